@@ -1,0 +1,105 @@
+"""Sums over one row of a law: entropy and divergence. Rows are pieces of flat arrays; unsigned indices keep the loops free of wrap-around tests.
+
+A row is summed in blocks of 256, each in any order, the blocks in turn: no tree deeper than 256 + n / 256 (`bounds.row_depth`).
+Atoms below 2^-1000 count as 0; `bounds.dust` says what that can hide.
+"""
+
+import numpy as np
+
+from icexact.kernels.jit import kernel, summing_kernel
+from icexact.kernels.logarithm import divergence, log, log1p
+
+BLOCK = 256
+TINY = 2.0**-1000
+
+
+@summing_kernel
+def _entropy_block(rows, begin, end):
+    total = 0.0
+    for i in range(np.uint64(begin), np.uint64(end)):
+        p = rows[i]
+        p = p if p >= TINY else 0.0
+        total -= p * log(p)
+    return total
+
+
+@kernel
+def entropy(rows, at, n):
+    """-sum p ln p over rows[at : at + n]: right to a few units of its own size plus the law's error (absolute form)."""
+    total = 0.0
+    for begin in range(at, at + n, BLOCK):
+        total += _entropy_block(rows, begin, min(begin + BLOCK, at + n))
+    return total
+
+
+@summing_kernel
+def _divergence_block(p_rows, p_at, q_rows, q_at, n):
+    total = 0.0
+    a = np.uint64(p_at)
+    b = np.uint64(q_at)
+    for i in range(np.uint64(n)):
+        p = p_rows[a + i]
+        q = q_rows[b + i]
+        p = p if p >= TINY else 0.0
+        term = divergence(p, q if q >= TINY else 1.0)
+        total += term if q >= TINY else 0.0
+    return total
+
+
+@kernel
+def divergence_sum(p_rows, p_at, q_rows, q_at, n):
+    """KL(p || q) in Bregman form; q's support holds p's."""
+    total = 0.0
+    for begin in range(0, n, BLOCK):
+        total += _divergence_block(p_rows, p_at + begin, q_rows, q_at + begin, min(BLOCK, n - begin))
+    return total
+
+
+@kernel
+def pivot_entropy(parts, at, n, whole):
+    """-sum p ln(p / whole) with relative accuracy, whole being the sum of the parts: the largest part speaks through the others."""
+    top = at
+    for i in range(at + 1, at + n):
+        if parts[i] > parts[top]:
+            top = i
+    rest = 0.0
+    low = 0.0
+    value = 0.0
+    for i in range(at, at + n):
+        p = parts[i]
+        if i != top and p >= TINY:
+            total = rest + p
+            back = total - rest
+            low += (rest - (total - back)) + (p - back)
+            rest = total
+            value -= p * log(p / whole)
+    rest += low
+    if rest == 0.0:
+        return 0.0
+    if 2.0 * rest <= whole:
+        return value - (whole - rest) * log1p(-rest / whole)
+    return value - parts[top] * log(parts[top] / whole)
+
+
+@kernel
+def same(rows, a, b, n):
+    """Whether two rows are equal, bit for bit."""
+    for i in range(n):
+        if rows[a + i] != rows[b + i]:
+            return False
+    return True
+
+
+@kernel
+def weighted_sums(weights, terms, states, out):
+    """out[i] = sum over the listed states of weights[s] * terms[i, s], compensated, so that the depth does not grow with S."""
+    for i in range(len(terms)):
+        high = 0.0
+        low = 0.0
+        for j in range(len(states)):
+            x = weights[states[j]] * terms[i, states[j]]
+            total = high + x
+            back = total - high
+            low += (high - (total - back)) + (x - back)
+            high = total
+        out[i] = high + low

@@ -1,0 +1,158 @@
+"""Skill, luck and noise of one state at one step (C1), from the rows of its successors' laws.
+
+Entropies first: skill = H(v) - sum_a pi H(q_a), luck = H(m) - sum_s' p H(v'), noise = H(q) - sum_r p H(m_r), one logarithm an atom. A difference
+that is small against its entropies (rate * scale > tau * difference, rate being the entropies' error) is done again in Bregman form,
+whose error vanishes with the value. Both parts are reported apart, since their bounds differ:
+
+terms[0:4, s]  skill: value, scale of the entropy part, value of the Bregman part, weight of the Bregman part; [4:8] luck; [8:12] noise.
+Luck is that of the transition which leaves s, per visit of s; so is noise.
+"""
+
+from icexact.kernels.entropy import divergence_sum, entropy, same
+from icexact.kernels.jit import kernel
+from icexact.kernels.rows import mix
+
+
+@kernel
+def _split(value, scale, rate, tau):
+    """Whether the entropy form is good enough for a difference of that scale."""
+    return rate * scale <= tau * value
+
+
+@kernel
+def mixture_terms(n, count, successor, shares, b, rows, at, j, child_entropy, mixed, mixed_at, mixed_entropy, rate, tau, weight, terms, where, s):
+    """Jensen-Shannon divergence of `count` rows from their mixture, times weight, added to terms[where : where+4, s].
+
+    Their shares are shares[b:], the states they belong to successor[b:], their places at[j:]; the mixture is mixed[mixed_at:].
+    """
+    inside = 0.0
+    alike = True
+    for i in range(b, b + count):
+        e = child_entropy[successor[i]]
+        inside += shares[i] * e
+        alike &= e == child_entropy[successor[b]]
+    value = mixed_entropy - inside
+    scale = mixed_entropy + inside + 2.0
+    if _split(value, scale, rate, tau):
+        terms[where, s] += weight * value
+        terms[where + 1, s] += weight * scale
+        return
+    if alike:
+        for i in range(j + 1, j + count):
+            alike &= same(rows, at[j], at[i], n)
+        if alike and inside == 0.0:
+            return  # one and the same certain return
+    value = 0.0
+    if not alike:
+        for i in range(count):
+            value += shares[b + i] * divergence_sum(rows, at[j + i], mixed, mixed_at, n)
+    terms[where, s] += weight * value
+    terms[where + 2, s] += weight * value
+    terms[where + 3, s] += weight
+
+
+@kernel
+def distinct(successor, begin, end):
+    """How many different successors a group has; those that end are one."""
+    n = 1
+    for i in range(begin + 1, end):
+        if successor[i] != successor[i - 1]:
+            n += 1
+    return n
+
+
+@kernel
+def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, out, to, new_entropy, rate, tau, pair_at, pair_weight, pair_entropy, scratch, terms):
+    """The law v of state s into out[to : to+n], its entropy into new_entropy[s], and its terms.
+
+    at[], counted from the state's first branch, is where the rows of the successors' laws begin, each already moved by its reward.
+    """
+    for i in range(12):
+        terms[i, s] = 0.0
+    first = group_branch[group_ptr[pair_ptr[s]]]
+    actions = 0
+    inside = 0.0
+    for k in range(pair_ptr[s], pair_ptr[s + 1]):
+        weight = policy[k]
+        if weight == 0.0:
+            continue
+        g0, g1 = group_ptr[k], group_ptr[k + 1]
+        j0, j1 = group_branch[g0] - first, group_branch[g1] - first
+        q = actions * n
+        mix(scratch, q, n, rows, at, j0, probability, first + j0, j1 - j0)
+        if j1 - j0 == 1:
+            e = child_entropy[successor[first + j0]]
+        else:
+            e = entropy(scratch, q, n)
+        if g1 - g0 == 1:
+            if distinct(successor, first + j0, first + j1) > 1:
+                mixture_terms(n, j1 - j0, successor, probability, first + j0, rows, at, j0, child_entropy, scratch, q, e, rate, tau, weight, terms, 4, s)
+        else:
+            _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, conditional, rows, at, child_entropy, scratch, q, e, rate, tau, weight, terms, s)
+        pair_at[actions] = q
+        pair_weight[actions] = weight
+        pair_entropy[actions] = e
+        inside += weight * e
+        actions += 1
+    mix(out, to, n, scratch, pair_at, 0, pair_weight, 0, actions)
+    if actions == 1:
+        new_entropy[s] = pair_entropy[0]
+        return
+    value = entropy(out, to, n)
+    new_entropy[s] = value
+    scale = value + inside + 2.0
+    if _split(value - inside, scale, rate, tau):
+        terms[0, s] = value - inside
+        terms[1, s] = scale
+        return
+    alike = True
+    for a in range(1, actions):
+        alike = alike and same(scratch, pair_at[0], pair_at[a], n)
+    if not alike:
+        for a in range(actions):
+            terms[0, s] += pair_weight[a] * divergence_sum(scratch, pair_at[a], out, to, n)
+    terms[2, s] = terms[0, s]
+    terms[3, s] = 1.0
+
+
+@kernel
+def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, conditional, rows, at, child_entropy, scratch, q, q_entropy, rate, tau, weight, terms, s):
+    """Luck and noise of a pair whose reward is random: one group of branches a reward."""
+    mixed = len(scratch) - n
+    inside = 0.0
+    for g in range(g0, g1):
+        j0, j1 = group_branch[g] - first, group_branch[g + 1] - first
+        if distinct(successor, first + j0, first + j1) == 1:
+            e = child_entropy[successor[first + j0]]
+        else:
+            mix(scratch, mixed, n, rows, at, j0, conditional, first + j0, j1 - j0)
+            e = entropy(scratch, mixed, n)
+            mixture_terms(n, j1 - j0, successor, conditional, first + j0, rows, at, j0, child_entropy, scratch, mixed, e, rate, tau, weight * group_probability[g], terms, 4, s)
+        inside += group_probability[g] * e
+    value = q_entropy - inside
+    scale = q_entropy + inside + 2.0
+    if _split(value, scale, rate, tau):
+        terms[8, s] += weight * value
+        terms[9, s] += weight * scale
+        return
+    value = 0.0
+    for g in range(g0, g1):
+        j0, j1 = group_branch[g] - first, group_branch[g + 1] - first
+        if j1 - j0 == 1:
+            value += group_probability[g] * divergence_sum(rows, at[j0], scratch, q, n)
+        else:
+            mix(scratch, mixed, n, rows, at, j0, conditional, first + j0, j1 - j0)
+            value += group_probability[g] * divergence_sum(scratch, mixed, scratch, q, n)
+    terms[8, s] += weight * value
+    terms[10, s] += weight * value
+    terms[11, s] += weight
+
+
+@kernel
+def pair_divergence(n, rows, at, weights, begin, end, scratch, v_rows, v_at):
+    """KL(q || v) of one pair in Bregman form (S1); infinite where q has an atom that v has not."""
+    mix(scratch, 0, n, rows, at, 0, weights, begin, end - begin)
+    for i in range(n):
+        if scratch[i] > 0.0 and v_rows[v_at + i] == 0.0:
+            return float("inf")
+    return divergence_sum(scratch, 0, v_rows, v_at, n)

@@ -1,0 +1,137 @@
+"""Return laws on an integer lattice (R1), gamma = 1: one dense row a state, only as wide as that state needs at that step.
+
+All rows live in one buffer of `slots` rows of `stride` doubles, and one more for the end state, whose law is the unit at 0. Lattice
+point z of the row in slot t is buffer[t * stride + origin + z]; outside its window [low[t], high[t]] a row is zero, so that rows can be read
+over one another's windows without a test.
+
+One table with a gap instead of two tables: states are walked in ascending order, and if no successor is more than w states
+away, the new row of s may take the slot of the old row of s-w-1, which nobody needs any more. State s at base b is in slot
+(s + b) mod slots, slots = S + w + 1, and the base falls by w + 1 at each step. With w = S - 1 this is two tables again.
+"""
+
+import numpy as np
+
+from icexact.kernels.information import state_terms
+from icexact.kernels.jit import kernel
+from icexact.kernels.rows import mix, padded
+
+
+@kernel
+def windows(pair_ptr, branch_ptr, next_state, ends, shift, possible, low, high, new_low, new_high):
+    """One step back of every state's window, by all its possible pairs; returns (smallest low, largest high, sum of widths)."""
+    least = 0
+    most = 0
+    atoms = 0
+    for s in range(len(pair_ptr) - 1):
+        lo = np.int64(1) << 62
+        hi = -lo
+        for k in range(pair_ptr[s], pair_ptr[s + 1]):
+            if possible[k]:
+                for b in range(branch_ptr[k], branch_ptr[k + 1]):
+                    t = next_state[b]
+                    lo = min(lo, shift[b] + (np.int64(0) if ends[b] else low[t]))
+                    hi = max(hi, shift[b] + (np.int64(0) if ends[b] else high[t]))
+        if hi < lo:
+            lo, hi = np.int64(0), np.int64(0)
+        new_low[s] = lo
+        new_high[s] = hi
+        least = min(least, lo)
+        most = max(most, hi)
+        atoms += hi - lo + 1
+    return least, most, atoms
+
+
+@kernel
+def start(n_states, slots, stride, origin, buffer, low, high):
+    """The unit law at 0 for every state, base 0, and for the end state; the other slots hold nothing."""
+    for t in range(slots + 1):
+        low[t] = 0
+        high[t] = -1
+        if t < n_states or t == slots:
+            high[t] = 0
+            buffer[t * stride + origin] = 1.0
+
+
+@kernel
+def slot(state, base, n_states, slots):
+    if state == n_states:
+        return slots
+    t = state + base
+    return t - slots if t >= slots else t
+
+
+@kernel
+def _claim(t, lo, hi, stride, origin, buffer, low, high):
+    """Make slot t ready for a row on [lo, hi]: what the row before left outside is cleared. Returns (where it starts, padded length)."""
+    n = padded(hi - lo + 1)
+    row = t * stride + origin
+    for z in range(row + low[t], row + min(high[t], lo - 1) + 1):
+        buffer[np.uint64(z)] = 0.0
+    for z in range(row + max(low[t], lo + n), row + high[t] + 1):
+        buffer[np.uint64(z)] = 0.0
+    low[t] = lo
+    high[t] = hi
+    return row + lo, n
+
+
+@kernel
+def law_step(begin, end, states, n_states, ptr, entry, n_labels, shift, weight, stride, origin, slots, base, new_base, buffer, low, high, at):
+    """v_h of the listed states begin..end-1 (ascending) from v_{h+1}, on the merged chain: entries are next state * n_labels + reward index."""
+    for i in range(begin, end):
+        s = states[i]
+        first, last = ptr[s], ptr[s + 1]
+        lo = np.int64(1) << 62
+        hi = -lo
+        for j in range(first, last):
+            t = slot(entry[j] // n_labels, base, n_states, slots)
+            m = shift[entry[j] % n_labels]
+            lo = min(lo, low[t] + m)
+            hi = max(hi, high[t] + m)
+            at[j - first] = t * stride + origin - m
+        for j in range(last - first):
+            at[j] += lo
+        to, n = _claim(slot(s, new_base, n_states, slots), lo, hi, stride, origin, buffer, low, high)
+        mix(buffer, to, n, buffer, at, 0, weight, first, last - first)
+
+
+@kernel
+def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, shift, stride, origin, slots, base, new_base, buffer, low, high, child_entropy, new_entropy, rate, tau, at, pair_at, pair_weight, pair_entropy, scratch, terms):
+    """One step of laws with their information: v_h of the listed states, its entropy, and the terms of skill, luck and noise (information.state_terms).
+
+    successor[b] is n_states after a branch that ends; shift[b] is the reward on the lattice.
+    """
+    for i in range(begin, end):
+        s = states[i]
+        first = group_branch[group_ptr[pair_ptr[s]]]
+        lo = np.int64(1) << 62
+        hi = -lo
+        for k in range(pair_ptr[s], pair_ptr[s + 1]):
+            if policy[k] > 0.0:
+                for b in range(group_branch[group_ptr[k]], group_branch[group_ptr[k + 1]]):
+                    t = slot(successor[b], base, n_states, slots)
+                    lo = min(lo, low[t] + shift[b])
+                    hi = max(hi, high[t] + shift[b])
+                    at[b - first] = t * stride + origin - shift[b]
+        for j in range(group_branch[group_ptr[pair_ptr[s + 1]]] - first):
+            at[j] += lo
+        to, n = _claim(slot(s, new_base, n_states, slots), lo, hi, stride, origin, buffer, low, high)
+        if lo == hi:
+            # a certain return: every information is exactly 0
+            for z in range(n):
+                buffer[to + z] = 0.0
+            buffer[to] = 1.0
+            new_entropy[s] = 0.0
+            for j in range(12):
+                terms[j, s] = 0.0
+        else:
+            state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, buffer, at, child_entropy, buffer, to, new_entropy, rate, tau, pair_at, pair_weight, pair_entropy, scratch, terms)
+
+
+@kernel
+def copy_rows(n_states, stride, origin, slots, base, buffer, low, high, out, begins):
+    """The rows of all states packed one after the other: begins[s] is where that of s starts in out."""
+    for s in range(n_states):
+        t = slot(s, base, n_states, slots)
+        a = t * stride + origin + low[t]
+        for z in range(high[t] - low[t] + 1):
+            out[begins[s] + z] = buffer[a + z]

@@ -1,0 +1,153 @@
+"""`Bounded` numbers and the helpers that print only digits that are sure."""
+
+import math
+from decimal import Decimal
+
+import numpy as np
+
+_UNIT = {None: "nats", 2: "bits", 10: "hartleys"}
+
+
+def unit(base):
+    """The name of the unit that a logarithm's base stands for.
+
+    >>> unit(None), unit(2), unit(3)
+    ('nats', 'bits', 'units of log 3')
+    """
+    if base is not None and base == math.e:
+        return "nats"
+    return _UNIT.get(base, f"units of log {base:g}" if base is not None else "nats")
+
+
+def sure_digits(value, error, most=12):
+    """`value` as text, with only those decimals that hold for every number within `error` of it.
+
+    >>> sure_digits(0.0139397962, 3e-9), sure_digits(2.0, 0.0), sure_digits(1e-20, 1e-33), sure_digits(0.0, 1e-30)
+    ('0.0139398', '2', '1.000000000000e-20', '0 +- 1e-30')
+    """
+    value, error = float(value), float(error)
+    if math.isnan(value) or math.isinf(value):
+        return str(value)
+    if math.isnan(error) or math.isinf(error):
+        return f"{value:.3g} +- {error}"
+    if value == 0 and error == 0:
+        return "0"
+    if abs(value) <= error:
+        return f"{value:.1g} +- {_round_up(error)}" if value else f"0 +- {_round_up(error)}"
+    exact = Decimal(value)
+    if error == 0:
+        text = f"{value:.{most}g}"
+        return text if Decimal(text) == exact else repr(value)
+    low, high = exact - Decimal(error), exact + Decimal(error)
+    lead = exact.adjusted()
+    # the finest decimal place at which both ends still round alike
+    place = max(lead - most, math.floor(math.log10(error)))
+    while place <= lead:
+        step = Decimal((0, (1,), place))
+        if _on_grid(low, step) == _on_grid(high, step):
+            break
+        place += 1
+    else:
+        return f"{value:.1g} +- {_round_up(error)}"
+    digits = lead - place
+    if -5 <= lead < 15:
+        return f"{value:.{max(0, -place)}f}" if place <= 0 else f"{value:.{digits}e}"
+    return f"{value:.{digits}e}"
+
+
+def _on_grid(number, step):
+    return (number / step).to_integral_value()
+
+
+def _round_up(error):
+    exponent = math.floor(math.log10(error)) if error > 0 else 0
+    lead = math.ceil(error / 10.0**exponent) if exponent > -300 else 1
+    return f"{lead}e{exponent:+03d}" if lead < 10 else f"1e{exponent + 1:+03d}"
+
+
+class Bounded:
+    """A number or array with its proven error: the true value lies within `error` of `value`, entry by entry.
+
+    `.value` and `.error` are read-only float64 of one shape; `.lower` and `.upper` are the ends. `float()` and
+    `np.asarray()` give the value; `repr` prints only digits that are sure.
+
+    >>> x = Bounded(0.25, 1e-12)
+    >>> x.value, float(x), x
+    (array(0.25), 0.25, 0.25000000000)
+    """
+
+    __slots__ = ("_value", "_error")
+
+    def __init__(self, value, error):
+        value = np.array(value, dtype=np.float64)
+        error = np.array(error, dtype=np.float64)
+        if error.shape != value.shape:
+            error = np.broadcast_to(error, value.shape).copy()
+        if not (error >= 0).all():
+            raise ValueError("an error bound must be >= 0 everywhere")
+        value.setflags(write=False)
+        error.setflags(write=False)
+        self._value, self._error = value, error
+
+    value = property(lambda self: self._value)
+    error = property(lambda self: self._error)
+    shape = property(lambda self: self._value.shape)
+    ndim = property(lambda self: self._value.ndim)
+    dtype = property(lambda self: self._value.dtype)
+
+    @property
+    def lower(self):
+        """The lower end, rounded down; an exact number (error 0) is its own end."""
+        return np.where(self._error == 0, self._value, np.nextafter(self._value - self._error, -np.inf))
+
+    @property
+    def upper(self):
+        """The upper end, rounded up."""
+        return np.where(self._error == 0, self._value, np.nextafter(self._value + self._error, np.inf))
+
+    def __getitem__(self, index):
+        return Bounded(self._value[index], self._error[index])
+
+    def __len__(self):
+        return len(self._value)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __float__(self):
+        return float(self._value)
+
+    def __array__(self, dtype=None, copy=None):
+        if copy is False and dtype not in (None, self._value.dtype):
+            raise ValueError("a Bounded holds float64: another dtype needs a copy")
+        return np.array(self._value, dtype=dtype) if copy or dtype is not None else self._value
+
+    def __eq__(self, other):
+        raise TypeError("two bounded numbers are not compared by ==: compare .value, or .lower and .upper")
+
+    __hash__ = None
+
+    def __reduce__(self):
+        return (Bounded, (self._value, self._error))
+
+    def __str__(self):
+        if self.ndim == 0:
+            return sure_digits(self._value, self._error)
+        return np.array2string(_texts(self), formatter={"all": str}, max_line_width=100)
+
+    def __repr__(self):
+        return str(self) if self.ndim == 0 else f"Bounded({self})"
+
+
+def _texts(bounded):
+    """The entries' sure digits; only those that np.array2string would show are worked out."""
+    v, e = bounded.value, bounded.error
+    if v.size <= 1000:
+        flat = [sure_digits(x, d) for x, d in zip(v.ravel(), e.ravel())]
+        return np.array(flat, dtype=object).reshape(v.shape)
+    out = np.empty(v.shape, dtype=object)
+    edge = 3
+    keep = np.ix_(*[np.unique(np.r_[0 : min(edge, n), max(n - edge, 0) : n]) for n in v.shape])
+    picked = np.array([sure_digits(x, d) for x, d in zip(v[keep].ravel(), e[keep].ravel())], dtype=object)
+    out[keep] = picked.reshape(v[keep].shape)
+    return out
