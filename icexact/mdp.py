@@ -12,6 +12,7 @@ from icexact.errors import ModelError
 from icexact.rationals import fraction, is_exact_column, nearest
 
 UNIT_ROUNDOFF = 2.0**-53
+SMALLEST_NORMAL = 2.0**-1022
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +91,9 @@ class MDP:
         digest = hashlib.sha256(str(self.n_actions).encode())
         for array in (self.pair_ptr, self.pair_action, self.branch_ptr, self.next_state, self.probability, self.reward, self.ends, self.initial):
             digest.update(np.ascontiguousarray(array).view(np.uint8))
-        if self.exact_rewards is not None:
-            digest.update(repr(self.exact_rewards.values).encode())
+        table = self.exact_rewards
+        if table is not None and any(fraction(nearest(x)) != x for x in table.values):  # floats do not tell these rewards apart
+            digest.update(repr(table.values).encode() + np.ascontiguousarray(table.index).tobytes())
         return digest.hexdigest()[:16]
 
     def __repr__(self):
@@ -165,12 +167,17 @@ class MDP:
         if top > n_actions:
             row = int(np.argmax(columns["action"] >= n_actions))
             raise ModelError(f"row {row}: action {columns['action'][row]} is not in 0..{n_actions - 1}")
+        if n_states * n_actions >= 2**63:
+            raise ModelError(f"{n_states} states times {n_actions} actions is beyond int64: number the actions 0, 1, ..")
 
         exact_probability = is_exact_column(columns["probability"])
         if exact_probability:
             rationals = [_row_fraction(p, "probability", i, columns) for i, p in enumerate(columns["probability"])]
             _exact_sums(columns, rationals)
             columns["probability"] = np.array([nearest(p) for p in rationals], dtype=np.float64)
+            small = (np.abs(columns["probability"]) < SMALLEST_NORMAL) & np.array([p != 0 for p in rationals])
+            if small.any():
+                raise ModelError(f"{_where(columns, int(np.argmax(small)))}: the probability is below the range in which float64 keeps its digits (2^-1022)")
         p = columns["probability"] = columns["probability"].astype(np.float64, copy=False)
         if not _all_at_least_zero(p):
             row = int(np.argmax(~((p >= 0) & np.isfinite(p))))
@@ -189,7 +196,7 @@ class MDP:
             columns = {name: column[possible] for name, column in columns.items()}
             if not len(columns["state"]):
                 raise ModelError("all branches have probability 0")
-            missing = _pairs_lost(state, action, possible, columns)
+            missing = _pairs_lost(state, action, possible | end_states[np.asarray(state)], columns)
             if missing is not None:
                 raise ModelError(f"state {missing[0]}, action {missing[1]}: the probabilities sum to 0, they must sum to 1; leave the rows of an unavailable action out")
         key, table = _reward_keys(columns)
@@ -204,7 +211,7 @@ class MDP:
         del code
         rows, pairs = len(order), len(pair_code)
         for begin, end in _chunks(pointer, 1 << 22):
-            kernels.branches.sort_rows(pointer, begin, end, order, key, columns["ends"], columns["next_state"])
+            kernels.branches.sort_rows(pointer, begin, end, order, key, columns["ends"], columns["next_state"], columns["probability"])
         branch_ptr = np.empty(pairs + 1, dtype=np.int64)
         p, r = np.empty(rows), np.empty(rows)
         e, n = np.empty(rows, dtype=np.bool_), np.empty(rows, dtype=np.int64)
@@ -222,7 +229,8 @@ class MDP:
         pair_ptr = np.zeros(n_states + 1, dtype=np.int64)
         np.cumsum(np.bincount(pair_state, minlength=n_states), out=pair_ptr[1:])
         rounding, change = _normalise(branch_ptr, p, tolerance, lambda k, total: f"state {pair_state[k]}, action {pair_action[k]}: the probabilities sum to {total!r}, they must sum to 1 (within {tolerance:g}; a file with rounded numbers can be read with a larger tolerance=)")
-        rounding += merged - 1
+        # m rows added: m - 1 roundings in the branch, as many again in the sum it is divided by, and of rationals one more
+        rounding += np.where(merged > 1, 2 * merged - 1, 0)
         _check_actions(pair_ptr, e, n, end_states)
         law, initial_rounding, initial_change = _initial(initial, n_states, tolerance)
         stuck = (law > 0) & (np.diff(pair_ptr) == 0)
@@ -269,7 +277,7 @@ class MDP:
         keep = allowed[state, action]
         live = end_states[state] & keep
         if live.any():
-            for i in np.flatnonzero(live):
+            for i in np.flatnonzero(live & (probability != 0)):
                 r = reward[i]
                 if next_state[i] != state[i] or r != 0:
                     raise ModelError(f"state {state[i]} is declared terminal, but action {action[i]} leads to {next_state[i]} with reward {r}: a terminal state earns nothing and stays; put the reward on the branches that enter it, or take it out of `terminal`")
@@ -387,6 +395,8 @@ def _exact_sums(columns, rationals):
 
 def _pairs_lost(state, action, possible, columns):
     """The first pair all of whose rows are impossible, None where there is none."""
+    if possible.all():
+        return None
     given = np.unique(np.stack([np.asarray(state)[~possible], np.asarray(action)[~possible]]), axis=1)
     n = int(max(given[1].max(), columns["action"].max())) + 1
     lost = ~np.isin(given[0] * n + given[1], np.unique(columns["state"] * n + columns["action"]))

@@ -10,10 +10,9 @@ import numpy as np
 
 from icexact import kernels
 from icexact.errors import PolicyError
-from icexact.mdp import UNIT_ROUNDOFF
+from icexact.mdp import SMALLEST_NORMAL, UNIT_ROUNDOFF
 from icexact.rationals import fraction, is_exact_column, nearest
 
-SMALLEST_NORMAL = 2.0**-1022
 TOLERANCE = 1e-9
 
 
@@ -148,7 +147,9 @@ def read(mdp, policy, horizon=None):
     """
     checked, stationary, rounding = _check(mdp, policy, TOLERANCE)
     if not stationary and horizon is None:
-        raise PolicyError(f"the policy depends on the step ({len(checked)} of them), and without a horizon it must not: pass one [K] or (S, A), or horizon={len(checked)}")
+        raise PolicyError(
+            f"the policy depends on the step ({len(checked)} of them), and without a horizon it must not: pass one [K] or (S, A), or horizon={len(checked)}"
+        )
     if not stationary and len(checked) != horizon:
         raise PolicyError(f"the policy has {len(checked)} steps, the horizon is {horizon}: pass one table a step, or a single [K] or (S, A) for all of them")
     checked.setflags(write=False)
@@ -169,7 +170,10 @@ def _check(mdp, given, tolerance):
         stray = (array != 0) & unavailable
         if stray.any():
             *h, s, a = _first(stray)
-            raise PolicyError(f"{_step(h)}{mdp.name_state(s)}, action {a}: probability {array[(*h, s, a)]} on an action that is not available there; available: {_available(mdp, s)}")
+            raise PolicyError(
+                f"{_step(h)}{mdp.name_state(s)}, action {a}: probability {array[(*h, s, a)]} on an action that is not available there; "
+                f"available: {_available(mdp, s)}"
+            )
         stationary = array.ndim == 2
         array = array[..., mdp.pair_state, mdp.pair_action]
     else:
@@ -199,7 +203,8 @@ def _normalise(mdp, table, stationary, tolerance):
         if not miss.max() <= tolerance:
             i = int(np.argmax(~(miss <= tolerance)))
             hint = " (for a float32 table: from_table with tolerance=1e-6)" if miss[i] < 1e-5 else ""
-            raise PolicyError(f"{'' if stationary else f'step {h}, '}{mdp.name_state(live[i])}: the probabilities sum to {float(1 + deviation[i])!r}, they must sum to 1 (within {tolerance:g}){hint}")
+            where = _step([] if stationary else [h]) + mdp.name_state(live[i])
+            raise PolicyError(f"{where}: the probabilities sum to {float(1 + deviation[i])!r}, they must sum to 1 (within {tolerance:g}){hint}")
         off = miss > UNIT_ROUNDOFF
         if off.any():
             row /= np.repeat(np.where(off, 1 + deviation, 1.0), np.diff(pointer))
@@ -216,21 +221,22 @@ def _from_exact(mdp, steps, stationary):
     """Correctly rounded float64 of exact numbers; a state's have to sum to exactly 1, for what does not is a mistake."""
     table = np.empty(steps.shape)
     for h, row in enumerate(steps):
+        step = _step([] if stationary else [h])
         sums = {}
         for k, given in enumerate(row):
             s = int(mdp.pair_state[k])
-            where = f"{'' if stationary else f'step {h}, '}{mdp.name_state(s)}"
+            where = f"{step}{mdp.name_state(s)}, action {mdp.pair_action[k]}"
             try:
                 p = fraction(given, "probability")
                 table[h, k] = nearest(p)
             except ValueError as error:
-                raise PolicyError(f"{where}, action {mdp.pair_action[k]}: {error}") from error
+                raise PolicyError(f"{where}: {error}") from error
             if 0 < p and table[h, k] < SMALLEST_NORMAL:
-                raise PolicyError(f"{where}, action {mdp.pair_action[k]}: probability {float(table[h, k]):.3g} is below the range in which float64 keeps its digits (2^-1022)")
+                raise PolicyError(f"{where}: probability {float(table[h, k]):.3g} is below the range in which float64 keeps its digits (2^-1022)")
             sums[s] = sums.get(s, 0) + p
         for s, total in sums.items():
             if total != 1 and (table[h] >= 0).all():
-                raise PolicyError(f"{'' if stationary else f'step {h}, '}{mdp.name_state(s)}: the exact probabilities sum to {total}, they must sum to exactly 1")
+                raise PolicyError(f"{step}{mdp.name_state(s)}: the exact probabilities sum to {total}, they must sum to exactly 1")
     return table
 
 
@@ -282,7 +288,10 @@ def _chosen(mdp, actions):
     """bool [K] or [H, K]: the pairs that `actions`, int [S] or [H, S], picks."""
     array = np.asarray(actions)
     if array.ndim not in (1, 2) or array.shape[-1] != mdp.n_states or array.dtype.kind not in "iu":
-        raise PolicyError(f"actions has shape {array.shape} and type {array.dtype}; it must hold one integer a state, [S] = ({mdp.n_states},) or [H, S] = (H, {mdp.n_states})")
+        raise PolicyError(
+            f"actions has shape {array.shape} and type {array.dtype}; it must hold one integer a state, "
+            f"[S] = ({mdp.n_states},) or [H, S] = (H, {mdp.n_states})"
+        )
     chosen = array[..., mdp.pair_state] == mdp.pair_action
     missing = ~_by_state(mdp, np.logical_or, chosen)
     if missing.any():

@@ -1,6 +1,7 @@
 """`Bounded` numbers and the helpers that print only digits that are sure."""
 
 import math
+from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
@@ -76,7 +77,7 @@ class Bounded:
     (array(0.25), 0.25, 0.25000000000)
     """
 
-    __slots__ = ("_value", "_error")
+    __slots__ = ("_value", "_error", "factor")
 
     def __init__(self, value, error):
         value = np.array(value, dtype=np.float64)
@@ -87,10 +88,28 @@ class Bounded:
             raise ValueError("an error bound must be >= 0 everywhere")
         value.setflags(write=False)
         error.setflags(write=False)
-        self._value, self._error = value, error
+        self._value, self._error, self.factor = value, error, None
+
+    @classmethod
+    def relative(cls, value, factor):
+        """`value` (not copied: hand it over) with error factor * |value|; factor broadcasts, and the error is made at need."""
+        self = cls.__new__(cls)
+        value = np.asarray(value, dtype=np.float64)
+        value.setflags(write=False)
+        self._value, self._error, self.factor = value, None, factor
+        return self
 
     value = property(lambda self: self._value)
-    error = property(lambda self: self._error)
+
+    @property
+    def error(self):
+        """float64, the shape of `value`."""
+        if self._error is None:
+            error = np.abs(self._value) * self.factor
+            error.setflags(write=False)
+            return error
+        return self._error
+
     shape = property(lambda self: self._value.shape)
     ndim = property(lambda self: self._value.ndim)
     dtype = property(lambda self: self._value.dtype)
@@ -98,15 +117,22 @@ class Bounded:
     @property
     def lower(self):
         """The lower end, rounded down; an exact number (error 0) is its own end."""
-        return np.where(self._error == 0, self._value, np.nextafter(self._value - self._error, -np.inf))
+        return self._end(-1)
 
     @property
     def upper(self):
         """The upper end, rounded up."""
-        return np.where(self._error == 0, self._value, np.nextafter(self._value + self._error, np.inf))
+        return self._end(1)
+
+    def _end(self, sign):
+        error = self.error
+        return np.where(error == 0, self._value, np.nextafter(self._value + sign * error, sign * np.inf))
 
     def __getitem__(self, index):
-        return Bounded(self._value[index], self._error[index])
+        value = self._value[index]
+        if self._error is None:
+            return Bounded(value, np.abs(value) * np.broadcast_to(self.factor, self._value.shape)[index])
+        return Bounded(value, self._error[index])
 
     def __len__(self):
         return len(self._value)
@@ -128,11 +154,11 @@ class Bounded:
     __hash__ = None
 
     def __reduce__(self):
-        return (Bounded, (self._value, self._error))
+        return (Bounded, (self._value, self.error))
 
     def __str__(self):
         if self.ndim == 0:
-            return sure_digits(self._value, self._error)
+            return sure_digits(self._value, self.error)
         return np.array2string(_texts(self), formatter={"all": str}, max_line_width=100)
 
     def __repr__(self):
@@ -151,3 +177,80 @@ def _texts(bounded):
     picked = np.array([sure_digits(x, d) for x, d in zip(v[keep].ravel(), e[keep].ravel())], dtype=object)
     out[keep] = picked.reshape(v[keep].shape)
     return out
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """What every result has: `source`, where it comes from, and one screen of text as its repr."""
+
+    def __repr__(self):
+        return self.summary()
+
+    def summary(self):
+        """One screen of text."""
+        return type(self).__name__
+
+    def footer(self):
+        """The line that says by what, and of what, the numbers are."""
+        s = self.source
+        return f"{s['method']}; icexact {s['version']}, model {s['model']}" + (f" ({s['name']})" if s.get("name") else "")
+
+
+def provenance(mdp, method):
+    """Where a result comes from: method, version, hash and name of the model."""
+    from icexact._version import __version__
+
+    name = mdp.source.get("id") or mdp.source.get("name")
+    return {"method": method, "version": __version__, "model": mdp.hash, "name": name}
+
+
+def check_horizon(horizon):
+    """`horizon` as an int >= 0."""
+    if isinstance(horizon, (bool, np.bool_)) or not isinstance(horizon, (int, np.integer)) or horizon < 0:
+        raise ValueError(f"horizon is {horizon!r}; it must be the number of steps, an integer >= 0")
+    return int(horizon)
+
+
+def check_budget(budget):
+    """A budget in bytes, from a number or from text such as '2 GiB'."""
+    if isinstance(budget, str):
+        number, name = budget.strip().rstrip("bBiI"), 1
+        powers = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+        if number and number[-1].lower() in powers:
+            number, name = number[:-1], powers[number[-1].lower()]
+        try:
+            budget = int(float(number) * name)
+        except ValueError:
+            raise ValueError(f"budget {budget!r} is not a size: write it in bytes, or as '2 GiB'") from None
+    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer)) or not budget > 0:
+        raise ValueError(f"budget is {budget!r}; it must be a number of bytes > 0")
+    return int(budget)
+
+
+def bytes_text(n):
+    """A size for a person: 84 MiB.
+
+    >>> bytes_text(88080384)
+    '84.0 MiB'
+    """
+    for name in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if n < 1024 or name == "TiB":
+            return f"{n:.0f} bytes" if name == "bytes" else f"{n:.1f} {name}"
+        n /= 1024
+
+
+def log_base(base):
+    """ln(base) for an optional base, None for nats."""
+    if base is None:
+        return 1.0
+    if isinstance(base, bool) or not isinstance(base, (int, float, np.integer, np.floating)) or not (base > 1 and math.isfinite(base)):
+        raise ValueError(f"base is {base!r}; it must be a number > 1: 2 for bits, None for nats")
+    return math.log(base) if base != math.e else 1.0
+
+
+def in_base(value, error, scale):
+    """Nats as units of that logarithm: the error covers the division and the scale's own rounding."""
+    value, error = np.asarray(value, dtype=np.float64), np.asarray(error, dtype=np.float64)
+    if scale == 1.0:
+        return Bounded(value, error)
+    return Bounded(value / scale, (error / scale + np.abs(value / scale) * 2.0**-51) * (1 + 2.0**-50))

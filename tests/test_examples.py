@@ -40,7 +40,7 @@ def law_of_return(mdp, horizon):
     for s, a in table:
         actions[s].append(a)
     law, alive = defaultdict(Fraction), {(s, F(0)): F(str(p)) for s, p in enumerate(mdp.initial.tolist()) if p}
-    for h in range(horizon):
+    for _ in range(horizon):
         after = defaultdict(Fraction)
         for (s, z), p in alive.items():
             for a in actions[s]:
@@ -51,7 +51,7 @@ def law_of_return(mdp, horizon):
                     else:
                         after[s_next, z + F(r)] += share
         alive = after
-    for (s, z), p in alive.items():
+    for (_, z), p in alive.items():
         law[z] += p
     return dict(law)
 
@@ -119,7 +119,8 @@ def test_gridworld():
 
 
 def test_gridworld_arguments():
-    assert examples.gridworld(3, goals=(0, 2), start=(2, 0)).hash == examples.gridworld(3, goals=2, start=6).hash == examples.gridworld(3, goals=np.array([2]), start=np.int64(6)).hash
+    by_place, by_number = examples.gridworld(3, goals=(0, 2), start=(2, 0)), examples.gridworld(3, goals=2, start=6)
+    assert by_place.hash == by_number.hash == examples.gridworld(3, goals=np.array([2]), start=np.int64(6)).hash
     both = examples.gridworld(3, goals=[(0, 2), 8], start="uniform")
     assert both.n_pairs == 28 and both.initial.tolist() == [1 / 7, 1 / 7, 0, 1 / 7, 1 / 7, 1 / 7, 1 / 7, 1 / 7, 0]
     sure = outcomes(examples.gridworld(3, slip=0))

@@ -46,6 +46,8 @@ def garnet(n_states, n_actions, branching, *, rewards=(0, 1), seed=0, reward_on=
     probability[:, 1:] -= probability[:, :-1].copy()
     pick = rng.integers(len(values), size=K if reward_on == "pair" else K * b)
     reward = values[np.repeat(pick, b) if reward_on == "pair" else pick]
+    source = {"name": "garnet", "n_states": S, "n_actions": A, "branching": b, "rewards": [str(v) for v in values], "reward_on": reward_on}
+    source["seed"] = int(seed) if isinstance(seed, (int, np.integer)) else repr(seed)
     return MDP.from_branches(
         np.repeat(np.arange(S), A * b),
         np.tile(np.repeat(np.arange(A), b), S),
@@ -54,5 +56,5 @@ def garnet(n_states, n_actions, branching, *, rewards=(0, 1), seed=0, reward_on=
         reward,
         n_states=S,
         initial=np.full(S, 1.0 / S) if isinstance(start, str) else start,
-        source={"name": "garnet", "n_states": S, "n_actions": A, "branching": b, "rewards": [str(v) for v in values], "reward_on": reward_on, "seed": seed if isinstance(seed, int) else repr(seed)},
+        source=source,
     )

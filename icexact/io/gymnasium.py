@@ -54,7 +54,10 @@ def _read(env):
         raise ModelError(f"{name} has no table of transitions (env.unwrapped.P), so it cannot be read exactly; build the model with MDP.from_branches")
     initial = getattr(inner, "initial_state_distrib", None)
     if initial is None:
-        raise ModelError(f"{name} does not say where episodes start (env.unwrapped.initial_state_distrib): set it on the environment, or build the model with MDP.from_branches(..., initial=)")
+        raise ModelError(
+            f"{name} does not say where episodes start (env.unwrapped.initial_state_distrib): "
+            "set it on the environment, or build the model with MDP.from_branches(..., initial=)"
+        )
     initial = np.array(initial)
     rows = [(s, a, *_branch(s, a, branch)) for s, actions in _entries(table, "P") for a, branches in _entries(actions, f"P[{s}]") for branch in branches]
     if not rows:

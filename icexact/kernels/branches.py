@@ -28,48 +28,50 @@ def row_sums(pointer, values, deviation, dyadic):
 
 
 @kernel
-def _before(i, j, reward, ends, next_state):
+def _before(i, j, reward, ends, next_state, probability):
     if reward[i] != reward[j]:
         return reward[i] < reward[j]
     if ends[i] != ends[j]:
         return ends[i] < ends[j]
-    return next_state[i] < next_state[j]
+    if next_state[i] != next_state[j]:
+        return next_state[i] < next_state[j]
+    return probability[i] < probability[j]
 
 
 @kernel
-def _sink(order, first, root, count, reward, ends, next_state):
+def _sink(order, first, root, count, reward, ends, next_state, probability):
     while True:
         child = 2 * root + 1
         if child >= count:
             return
-        if child + 1 < count and _before(order[first + child], order[first + child + 1], reward, ends, next_state):
+        if child + 1 < count and _before(order[first + child], order[first + child + 1], reward, ends, next_state, probability):
             child += 1
-        if not _before(order[first + root], order[first + child], reward, ends, next_state):
+        if not _before(order[first + root], order[first + child], reward, ends, next_state, probability):
             return
         order[first + root], order[first + child] = order[first + child], order[first + root]
         root = child
 
 
 @kernel
-def sort_rows(pointer, begin, end, order, reward, ends, next_state):
-    """Sort order[] within pairs begin..end-1 by (reward, ends, next state)."""
+def sort_rows(pointer, begin, end, order, reward, ends, next_state, probability):
+    """Sort order[] within pairs begin..end-1 by (reward, ends, next state, probability): so equal outcomes add to the same bits in any given order."""
     for k in range(begin, end):
         first, last = pointer[k], pointer[k + 1]
         if last - first <= 32:
             for i in range(first + 1, last):
                 x = order[i]
                 j = i - 1
-                while j >= first and _before(x, order[j], reward, ends, next_state):
+                while j >= first and _before(x, order[j], reward, ends, next_state, probability):
                     order[j + 1] = order[j]
                     j -= 1
                 order[j + 1] = x
         else:
             count = last - first
             for root in range(count // 2 - 1, -1, -1):
-                _sink(order, first, root, count, reward, ends, next_state)
+                _sink(order, first, root, count, reward, ends, next_state, probability)
             for size in range(count - 1, 0, -1):
                 order[first], order[first + size] = order[first + size], order[first]
-                _sink(order, first, 0, size, reward, ends, next_state)
+                _sink(order, first, 0, size, reward, ends, next_state, probability)
 
 
 @kernel

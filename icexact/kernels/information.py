@@ -149,9 +149,9 @@ def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, co
 
 
 @kernel
-def pair_divergence(n, rows, at, weights, begin, end, scratch, v_rows, v_at):
+def pair_divergence(n, rows, at, weights, first, count, scratch, v_rows, v_at):
     """KL(q || v) of one pair in Bregman form (S1); infinite where q has an atom that v has not."""
-    mix(scratch, 0, n, rows, at, 0, weights, begin, end - begin)
+    mix(scratch, 0, n, rows, at, 0, weights, first, count)
     for i in range(n):
         if scratch[i] > 0.0 and v_rows[v_at + i] == 0.0:
             return float("inf")

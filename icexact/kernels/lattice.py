@@ -11,7 +11,7 @@ away, the new row of s may take the slot of the old row of s-w-1, which nobody n
 
 import numpy as np
 
-from icexact.kernels.information import state_terms
+from icexact.kernels.information import pair_divergence, state_terms
 from icexact.kernels.jit import kernel
 from icexact.kernels.rows import mix, padded
 
@@ -135,3 +135,30 @@ def copy_rows(n_states, stride, origin, slots, base, buffer, low, high, out, beg
         a = t * stride + origin + low[t]
         for z in range(high[t] - low[t] + 1):
             out[begins[s] + z] = buffer[a + z]
+
+
+@kernel
+def pair_step(begin, end, states, n_states, pair_ptr, group_ptr, group_branch, successor, probability, shift, stride, origin, slots, old_base, base, buffer, low, high, at, scratch, out):
+    """out[k] = KL(q || v) (S1) for every pair of the listed states; v is at `base`, the laws one step later still at `old_base`."""
+    for i in range(begin, end):
+        s = states[i]
+        own = slot(s, base, n_states, slots)
+        for k in range(pair_ptr[s], pair_ptr[s + 1]):
+            first, last = group_branch[group_ptr[k]], group_branch[group_ptr[k + 1]]
+            lo = np.int64(1) << 62
+            hi = -lo
+            for b in range(first, last):
+                t = slot(successor[b], old_base, n_states, slots)
+                lo = min(lo, low[t] + shift[b])
+                hi = max(hi, high[t] + shift[b])
+                at[b - first] = t * stride + origin - shift[b]
+            if lo < low[own] or hi > high[own]:
+                out[k] = np.inf
+                continue
+            if low[own] == high[own]:
+                out[k] = 0.0
+                continue
+            for b in range(last - first):
+                at[b] += low[own]
+            n = padded(high[own] - low[own] + 1)
+            out[k] = pair_divergence(n, buffer, at, probability, first, last - first, scratch, buffer, own * stride + origin + low[own])

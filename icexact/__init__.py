@@ -1,0 +1,19 @@
+"""icexact: exact occupancy measures, return laws and information quantities of tabular Markov decision processes.
+
+>>> import icexact as ic
+>>> mdp = ic.examples.umbrella(3)
+>>> credit = ic.credit(mdp, ic.policies.uniform(mdp), horizon=3, base=2)
+>>> credit.skill
+Bounded([0.311278124459 0 0])
+"""
+
+from icexact import examples, policies
+from icexact._version import __version__
+from icexact.errors import AccuracyError, BudgetError, EndingError, ModelError, PolicyError
+from icexact.io.gymnasium import from_gymnasium
+from icexact.mdp import MDP
+from icexact.occupancy import occupancy
+from icexact.results import Bounded
+from icexact.returns import return_law
+
+__all__ = ["MDP", "AccuracyError", "Bounded", "BudgetError", "EndingError", "ModelError", "PolicyError", "__version__", "examples", "from_gymnasium", "occupancy", "policies", "return_law"]

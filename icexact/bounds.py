@@ -1,0 +1,98 @@
+"""Operation counts and what they prove (exactness.md section 1).
+
+Everything here is computed from nonnegative numbers by + and x. A value whose formation takes n roundings on its deepest
+path then lies within a factor (1 +- u)^n of the exact one, u = 2^-53, whatever the order of the sums and whether or not multiply and add are fused:
+`gamma(n)` bounds the relative error. Counts add at a product, and take the larger plus one at a sum.
+
+What the bounds assume: IEEE doubles rounded to nearest with gradual underflow; `log` right to `LOG` units u, `divergence` to
+`DIVERGENCE` units (both measured against 40-digit references by the tests, with margin).
+"""
+
+import math
+
+import numpy as np
+
+UNIT = 2.0**-53
+LOG = 4  #: units u: 2 ulp; measured 0.8 ulp
+DIVERGENCE = 40  #: units u; measured 21
+BLOCK = 256  #: kernels.entropy sums rows in blocks of that many
+TINY_EXPONENT = -1000  #: atoms below 2^-1000 count as 0 in information sums
+_SLACK = 1 + 1e-9  #: for the rounding of the bounds themselves
+
+
+def gamma(n):
+    """n u / (1 - n u), the relative error that n roundings can leave; n may be an array."""
+    nu = np.asarray(n, dtype=np.float64) * UNIT
+    if (nu > 0.01).any():
+        raise OverflowError("more than 9e13 roundings: no useful bound")
+    return nu / (1 - nu) * _SLACK
+
+
+def row_depth(n):
+    """Additions on the deepest path of a row sum of n terms (kernels.entropy)."""
+    return min(n, BLOCK) + math.ceil(n / BLOCK) + 1
+
+
+def mixture_depth(n):
+    """Additions on the deepest path of `kernels.rows.mix` over n rows: five at once, then four at a time."""
+    return max(0, n - 1) if n <= 5 else 4 + 4 * math.ceil((n - 5) / 4)
+
+
+def entropy_rate(count, width, shares=0):
+    """rate such that |computed - exact| <= rate (H + 1) for an entropy, and <= rate * scale for a difference of entropies with those shares.
+
+    The law has `count` roundings an atom and at most `width` atoms; `shares` are the roundings of the weights and of their sum. The 1 stands for the mass,
+    which the computed law may miss: |H(p^) - H(p)| <= eps H + (eps + eps^2/2) (exactness.md section 1.2).
+    """
+    eps = float(gamma(count))
+    return (eps * (1 + eps) + float(gamma(row_depth(width) + LOG + 4 + shares)) * (1 + eps)) * _SLACK
+
+
+def pivot_rate(count, width):
+    """Relative error of `kernels.entropy.pivot_entropy`: the largest atom speaks through the others (exactness.md section 1.2)."""
+    return float(gamma(count) + gamma(2 * width + 2 * LOG + 12)) * _SLACK
+
+
+def divergence_error(value, weight, p_count, q_count, width):
+    """Error of a weighted sum of Kullback-Leibler divergences in Bregman form (exactness.md section 1.3); arrays broadcast.
+
+    value: the computed sum; weight: the sum of its weights. The total variation is bounded by Pinsker's inequality, averaged by
+    Jensen's: sum w TV <= sqrt(weight * value / 2). The bound is in terms of the exact value, so it is iterated from the computed one.
+    """
+    p = math.expm1(p_count * UNIT * _SLACK)
+    q = q_count * UNIT * _SLACK
+    evaluation = float(gamma(row_depth(width) + DIVERGENCE + 8))
+    value = np.asarray(value, dtype=np.float64)
+    weight = np.asarray(weight, dtype=np.float64) * _SLACK
+    second = weight * (p * p * (1 + p) + q * q + 2 * p * q)
+    exact = value
+    for _ in range(60):
+        variation = np.sqrt(weight * exact / 2)
+        error = (p * (exact + 2 * variation) + 2 * q * variation + second) * (1 + evaluation) + evaluation * exact
+        grown = value + error
+        if (grown <= exact * (1 + 1e-12)).all():
+            break
+        exact = np.maximum(exact, grown)
+    else:
+        error = 2 * error + 1e-3 * second
+    return np.where(weight > 0, error * _SLACK, 0.0)
+
+
+def may_underflow(least_start, least_weight, steps):
+    """Whether a product of `steps` weights may fall below 2^-1000, so that relative bounds need an absolute term."""
+    return math.log2(least_start) + steps * math.log2(least_weight) < TINY_EXPONENT
+
+
+def underflow(steps, terms):
+    """What gradual underflow can have cost one atom (absolute): half a unit 2^-1074 a product, carried through the steps."""
+    return (steps * (terms + 2)) * 2.0**-1074
+
+
+def underflow_count(steps, terms):
+    """The same relative to atoms of at least 2^-1000, in roundings."""
+    return math.ceil(steps * (terms + 2) * 2.0**-21)
+
+
+def dust(width):
+    """What atoms below 2^-1000, left out of a row's sums, can add to an entropy or divergence."""
+    return width * 2.0**-980

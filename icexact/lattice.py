@@ -1,0 +1,93 @@
+"""The lattice engine: laws as dense rows on an integer lattice, discount 1 (kernels.lattice)."""
+
+import numpy as np
+
+from icexact import kernels
+from icexact.laws import Laws
+
+WORK = 1 << 27  #: multiply-adds of one kernel call, some tenths of a second: between two the interpreter can be interrupted
+
+
+class Lattice:
+    """v_h of every state, walked back from v_H: `step` on a merged chain, `credit_step` with the information."""
+
+    def __init__(self, plan, horizon):
+        self.plan, self.horizon, self.k = plan, horizon, 0
+        self.n_states, self.slots, self.stride = plan.n_states, plan.slots(), plan.stride(horizon)
+        self.origin = plan.left + 16 - int(plan.lowest[: horizon + 1].min())
+        self.drop = plan.reach + 1
+        self.base = 0
+        self.buffer = np.zeros((self.slots + 1) * self.stride)
+        self.low, self.high = np.zeros(self.slots + 1, dtype=np.int64), np.zeros(self.slots + 1, dtype=np.int64)
+        kernels.lattice.start(self.n_states, self.slots, self.stride, self.origin, self.buffer, self.low, self.high)
+
+    @property
+    def width(self):
+        """Atoms of the widest row at the next step back, at most."""
+        k = min(self.k + 1, self.horizon)
+        return int(min(self.plan.widest, self.plan.highest[: k + 1].max() - self.plan.lowest[: k + 1].min() + 1))
+
+    def _ranges(self, count, branches):
+        size = max(1, WORK // max(1, self.width * branches))
+        return ((i, min(i + size, count)) for i in range(0, count, size))
+
+    def _next_base(self):
+        return (self.base - self.drop) % self.slots
+
+    def step(self, states, chain, n_labels):
+        """Laws of the listed states (ascending) one step further back."""
+        at = np.empty(max(1, chain.longest), dtype=np.int64)
+        base = self._next_base()
+        for begin, end in self._ranges(len(states), chain.longest):
+            kernels.lattice.law_step(begin, end, states, self.n_states, chain.ptr, chain.entry, n_labels, self.plan.label_shift, chain.weight, self.stride, self.origin, self.slots, self.base, base, self.buffer, self.low, self.high, at)
+        self.base = base
+        self.k += 1
+
+    def mixture(self, states, weights):
+        """The law of the mixture of the listed states' laws, as `Laws` of one row."""
+        n = len(states)
+        at = np.empty(n, dtype=np.int64)
+        base = self._next_base()
+        kernels.lattice.law_step(0, 1, np.zeros(1, dtype=np.int64), self.n_states, np.array([0, n]), states, 1, np.zeros(1, dtype=np.int64), weights, self.stride, self.origin, self.slots, self.base, base, self.buffer, self.low, self.high, at)
+        return self._copy(1, base)
+
+    def credit_step(self, states, b, policy, child_entropy, new_entropy, rate, tau, terms):
+        """`step` with the information: see kernels.information."""
+        self._credit(states, b, policy, self.plan.label_shift[b.reward_index], child_entropy, new_entropy, rate, tau, terms)
+        self.base = self._next_base()
+        self.k += 1
+
+    def credit_start(self, b, child_entropy, new_entropy, rate, tau, terms):
+        """The same for the law of the first state; returns the law of Z."""
+        self._credit(np.zeros(1, dtype=np.int64), b, np.ones(1), np.zeros(len(b.successor), dtype=np.int64), child_entropy, new_entropy, rate, tau, terms)
+        return self._copy(1, self._next_base())
+
+    def _credit(self, states, b, policy, shift, child_entropy, new_entropy, rate, tau, terms):
+        scratch = np.zeros((b.most_actions + 1) * (self.width + 16))
+        at, actions = np.empty(b.largest_state, dtype=np.int64), b.most_actions
+        pair_at, pair_weight, pair_entropy = np.empty(actions, dtype=np.int64), np.empty(actions), np.empty(actions)
+        for begin, end in self._ranges(len(states), b.largest_state):
+            kernels.lattice.credit_step(
+                begin, end, states, self.n_states, b.pair_ptr, policy, b.group_ptr, b.group_branch, b.group_probability, b.successor, b.probability, b.conditional, shift,
+                self.stride, self.origin, self.slots, self.base, self._next_base(), self.buffer, self.low, self.high, child_entropy, new_entropy, rate, tau, at, pair_at, pair_weight, pair_entropy, scratch, terms,
+            )  # fmt: skip
+
+    def pair_step(self, states, b, policy, out):
+        """KL(q || v) of every pair of the listed states into out [K], just after `credit_step` or `step` gave v (two tables: the plan's reach is S)."""
+        shift = self.plan.label_shift[b.reward_index]
+        scratch, at = np.zeros(self.width + 16), np.empty(b.largest_state, dtype=np.int64)
+        old = (self.base + self.drop) % self.slots
+        for begin, end in self._ranges(len(states), b.largest_state):
+            kernels.lattice.pair_step(begin, end, states, self.n_states, b.pair_ptr, b.group_ptr, b.group_branch, b.successor, b.probability, shift, self.stride, self.origin, self.slots, old, self.base, self.buffer, self.low, self.high, at, scratch, out)
+
+    def laws(self):
+        """The laws of all states at this step, packed (`Laws`)."""
+        return self._copy(self.n_states, self.base)
+
+    def _copy(self, n_states, base):
+        slot = (np.arange(n_states) + base) % self.slots
+        low, count = self.low[slot], self.high[slot] - self.low[slot] + 1
+        begins = np.cumsum(count) - count
+        data = np.empty(int(count.sum()))
+        kernels.lattice.copy_rows(n_states, self.stride, self.origin, self.slots, base, self.buffer, self.low, self.high, data, begins)
+        return Laws(begins, count, data, low=low, plan=self.plan, k=self.k)

@@ -1,0 +1,125 @@
+"""Exact supports: the integers that stand for return values, and which of the two engines carries them.
+
+A return of k steps is value(key) with an integer key. On the lattice (gamma = 1) the key is the lattice point z, the value (z step + k base): base is the smallest
+reward where no episode ends early, else 0, and step the greatest common divisor of what rewards differ by. With keys (any rational gamma = a/b, rewards
+integers over q) the value is K / (q b^{k-1}), and K_k = q r b^{k-1} + a K_{k-1} (exactness.md section 3).
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from icexact import kernels
+from icexact.errors import BudgetError
+from icexact.results import bytes_text
+
+WIDE = 1 << 62  #: keys beyond are Python integers
+
+
+@dataclass(frozen=True, eq=False)
+class LatticePlan:
+    """The lattice and how much of it a horizon takes: atoms[k] over all states, and the range [lowest[k], highest[k]], at k steps to go."""
+
+    step: Fraction
+    base: Fraction
+    label_shift: np.ndarray  #: int64 [R]: each distinct reward on the lattice
+    lowest: np.ndarray
+    highest: np.ndarray
+    atoms: np.ndarray
+    widest: int
+    reach: int  #: how far (in state numbers) a successor can be
+    n_states: int
+
+    @property
+    def left(self):
+        return max(0, int(self.label_shift.max()))
+
+    def stride(self, k):
+        """Doubles in a row that has room for every window up to k steps to go, read over one another's."""
+        width = int(self.highest[: k + 1].max() - self.lowest[: k + 1].min()) + 1
+        stride = width + self.left + max(0, -int(self.label_shift.min())) + 32
+        return (stride + 7) // 16 * 16 + 8  # an odd multiple of 64 bytes: rows that follow one another do not share cache sets
+
+    def slots(self):
+        return self.n_states + self.reach + 1
+
+    def bytes(self, k):
+        """Of the buffer for k steps."""
+        return 8 * (self.slots() + 1) * self.stride(k)
+
+
+def lattice_plan(mdp, possible, horizon, progress=None):
+    """The `LatticePlan`, None where the rewards do not fit int64 lattice points."""
+    values, index = mdp.rewards.values, mdp.rewards.index
+    played = np.repeat(possible, np.diff(mdp.branch_ptr))
+    # unplayed pairs have laws too, so every reward of the model is on the lattice
+    scale = math.lcm(*(v.denominator for v in values))
+    numbers = [int(v * scale) for v in values]
+    base = 0 if mdp.ends.any() else min(numbers)
+    step = math.gcd(*(n - base for n in numbers)) or 1
+    points = [(n - base) // step for n in numbers]
+    if max(abs(p) for p in points) * max(1, horizon) >= 1 << 40:
+        return None
+    label_shift = np.zeros(len(values) + 1, dtype=np.int64)
+    label_shift[:-1] = points
+    shift = label_shift[index]
+    low, high = np.zeros((2, mdp.n_states), dtype=np.int64), np.zeros((2, mdp.n_states), dtype=np.int64)
+    lowest, highest, atoms = np.zeros(horizon + 1, dtype=np.int64), np.zeros(horizon + 1, dtype=np.int64), np.full(horizon + 1, mdp.n_states)
+    widest = 1
+    for k in range(1, horizon + 1):
+        now, before = k % 2, (k - 1) % 2
+        lowest[k], highest[k], atoms[k] = kernels.lattice.windows(mdp.pair_ptr, mdp.branch_ptr, mdp.next_state, mdp.ends, shift, possible, low[before], high[before], low[now], high[now])
+        widest = max(widest, int((high[now] - low[now]).max()) + 1)
+    alive = played & ~mdp.ends
+    branch_state = np.repeat(mdp.pair_state, np.diff(mdp.branch_ptr))
+    reach = int(np.abs(mdp.next_state[alive] - branch_state[alive]).max()) if alive.any() else 0
+    return LatticePlan(Fraction(step, scale), Fraction(base, scale), label_shift, lowest, highest, atoms, widest, reach, mdp.n_states)
+
+
+def choose(mdp, possible, horizon, gamma, engine, budget):
+    """The `LatticePlan` to work on, or None for the keys; BudgetError where the lattice is asked for and would not fit."""
+    if engine not in (None, "lattice", "keys"):
+        raise ValueError(f"engine is {engine!r}; it must be 'lattice', 'keys' or None for the better one")
+    if engine == "keys":
+        return None
+    if gamma != 1:
+        if engine == "lattice":
+            raise ValueError(f"the lattice engine needs discount 1, not {gamma}: leave engine out")
+        return None
+    plan = lattice_plan(mdp, possible, horizon)
+    if plan is None:
+        if engine == "lattice":
+            raise ValueError("the rewards are too far apart for the lattice engine: leave engine out")
+        return None
+    if engine is None:
+        # few reward values far apart: at most that many multisets of them, against the points of the lattice
+        n = int((np.bincount(mdp.rewards.index[np.repeat(possible, np.diff(mdp.branch_ptr))]) > 0).sum()) + bool(mdp.ends.any())
+        if math.comb(horizon + n - 1, n - 1) * 32 < plan.widest:
+            return None
+    if plan.bytes(horizon) > budget:
+        if engine is None and plan.bytes(horizon) > 8 * budget:
+            return None
+        raise over_budget("lattice rows", plan.bytes, horizon, budget, f", {int(plan.atoms[horizon])} atoms")
+    return plan
+
+
+def over_budget(what, size, horizon, budget, more=""):
+    """The BudgetError that says what would fit."""
+    low, high = 0, horizon
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if size(middle) <= budget else (low, middle)
+    fits = f"a horizon of {low} would fit, or " if low else ""
+    return BudgetError(f"{what} for a horizon of {horizon} need {bytes_text(size(horizon))}{more}; the budget is {bytes_text(budget)}: {fits}budget={size(horizon)} (bytes)")
+
+
+def values_of(numerators, denominator):
+    """The rationals numerators / denominator as float64, correctly rounded."""
+    if numerators.dtype != object and denominator < 1 << 53 and (not len(numerators) or max(abs(int(numerators[0])), abs(int(numerators[-1]))) < 1 << 53):
+        return numerators / float(denominator)
+    try:
+        return np.array([int(n) / denominator for n in numerators], dtype=np.float64)
+    except OverflowError as error:
+        raise ValueError("a return value is beyond the range of float64") from error
