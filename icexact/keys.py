@@ -50,6 +50,7 @@ class Keys:
         self.rank = np.zeros(n_states + 1, dtype=np.int64)
         self.law = np.ones(n_states + 1)
         self.table = np.zeros(1, dtype=np.int64)
+        self._later = None
 
     @property
     def width(self):
@@ -126,7 +127,7 @@ class Keys:
         successor, reward = np.divmod(chain.entry, n_labels)
         table, zero_rank, dense, codes, target = self._map(states, reward, successor, chain.ptr)
         words, summary, where = self._scratch(table)
-        brought = np.add.reduceat(self.count[successor], np.minimum(chain.ptr[:-1], len(successor) - 1))
+        brought = np.diff(np.append(0, np.cumsum(self.count[successor]))[chain.ptr])
         targets = np.empty(int(brought.max()), dtype=np.int64)
         n_ranks = len(self.table)
 
@@ -163,7 +164,14 @@ class Keys:
                 self.start, self.count, self.rank, self.law, n_ranks, dense, codes, target, *scratch, room[0], *new, child_entropy, new_entropy, rate, tau, *room[1:], terms,
             )  # fmt: skip
 
+        self._later = self.start, self.count, self.rank, self.law, n_ranks, dense, codes, target
         self._fill(states, pointer, table, zero_rank, brought, advance)
+
+    def pair_step(self, states, b, policy, out):
+        """KL(q || v) of every pair of the listed states into out [K], just after `credit_step` gave v."""
+        rows = np.zeros(2 * (self.width + 16))
+        where = np.full(len(self.table), -1, dtype=np.int64)
+        kernels.keys.pair_step(states, b.pair_ptr, policy, b.group_ptr, b.group_branch, b.successor, b.probability, b.reward_index, *self._later, self.start, self.count, self.rank, self.law, where, rows, out)
 
     def _room(self, width, atoms, branches, actions):
         """targets, at, pair_at, pair_weight, pair_entropy, rows, row, scratch."""

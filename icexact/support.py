@@ -6,7 +6,7 @@ integers over q) the value is K / (q b^{k-1}), and K_k = q r b^{k-1} + a K_{k-1}
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -44,6 +44,10 @@ class LatticePlan:
 
     def slots(self):
         return self.n_states + self.reach + 1
+
+    def apart(self):
+        """The same plan with two tables, so that a step's laws stand beside those one step later."""
+        return replace(self, reach=self.n_states - 1)
 
     def bytes(self, k):
         """Of the buffer for k steps."""
@@ -96,7 +100,7 @@ def choose(mdp, possible, horizon, gamma, engine, budget):
     if engine is None:
         # few reward values far apart: at most that many multisets of them, against the points of the lattice
         n = int((np.bincount(mdp.rewards.index[np.repeat(possible, np.diff(mdp.branch_ptr))]) > 0).sum()) + bool(mdp.ends.any())
-        if math.comb(horizon + n - 1, n - 1) * 32 < plan.widest:
+        if math.comb(horizon + max(n, 1) - 1, max(n, 1) - 1) * 32 < plan.widest:
             return None
     if plan.bytes(horizon) > budget:
         if engine is None and plan.bytes(horizon) > 8 * budget:

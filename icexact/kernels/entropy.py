@@ -103,3 +103,10 @@ def weighted_sums(weights, terms, states, out):
             low += (high - (total - back)) + (x - back)
             high = total
         out[i] = high + low
+
+
+@kernel
+def row_entropies(pointer, values, out):
+    """out[i] = entropy of the law values[pointer[i]:pointer[i+1]], relative accuracy."""
+    for i in range(len(pointer) - 1):
+        out[i] = pivot_entropy(values, pointer[i], pointer[i + 1] - pointer[i], 1.0) if pointer[i + 1] - pointer[i] > 1 else 0.0

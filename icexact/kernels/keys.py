@@ -7,6 +7,7 @@ A law is rank[start[s] : start[s] + count[s]] and the probabilities beside it; e
 
 import numpy as np
 
+from icexact.kernels.entropy import divergence_sum
 from icexact.kernels.information import state_terms
 from icexact.kernels.jit import kernel
 from icexact.kernels.rows import padded
@@ -198,3 +199,37 @@ def credit_step(begin, end, states, begins, pair_ptr, policy, group_ptr, group_b
             new_law[place_at + z] = row[z]
         place_at += n
     return place_at
+
+
+@kernel
+def pair_step(states, pair_ptr, policy, group_ptr, group_branch, successor, probability, reward_index, start, count, rank, law, n_ranks, dense, codes, target, v_start, v_count, v_rank, v_law, where, rows, out):
+    """out[k] = KL(q || v) (S1) for every pair of the listed states, infinite where q has an atom that v has not; where[] is -1 before and after."""
+    half = len(rows) // 2
+    for i in range(len(states)):
+        s = states[i]
+        n = v_count[s]
+        for z in range(n):
+            where[v_rank[v_start[s] + z]] = z
+            rows[half + z] = v_law[v_start[s] + z]
+        for k in range(pair_ptr[s], pair_ptr[s + 1]):
+            for z in range(n):
+                rows[z] = 0.0
+            outside = False
+            for b in range(group_branch[group_ptr[k]], group_branch[group_ptr[k + 1]]):
+                t = successor[b]
+                for j in range(start[t], start[t] + count[t]):
+                    code = reward_index[b] * n_ranks + rank[j]
+                    to = place(code, dense, codes, target)
+                    z = where[to] if to >= 0 else -1
+                    if z < 0:
+                        outside = True
+                    else:
+                        rows[z] += probability[b] * law[j]
+            if outside:
+                out[k] = np.inf
+            elif n == 1:
+                out[k] = 0.0
+            else:
+                out[k] = divergence_sum(rows, 0, rows, half, n)
+        for z in range(n):
+            where[v_rank[v_start[s] + z]] = -1

@@ -1,0 +1,307 @@
+"""One forward and one backward pass: everything that `credit`, `information_sparsity` and `analyze` report, in nats.
+
+Laws, skill, luck and noise (S2), (C1) come from the fused kernels, which hold two steps of laws; the variance split (C6) from the values; the sides
+of Proposition 1 (C4) from the chain. Each sum is kept in the two parts whose bounds differ, entropies and Bregman.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from icexact import bounds, kernels
+from icexact.chain import branching, merged, outcome_labels, restrict, start_branching
+from icexact.keys import KeyPlan, Keys
+from icexact.lattice import Lattice
+from icexact.laws import Laws
+from icexact.occupancy import Forward, propagate
+from icexact.progress import Progress
+from icexact.support import choose, over_budget
+
+TAU = 2e-9  #: an entropy difference is taken as it is where its error is below this share of it, else it is done again in Bregman form
+PARTS = ("skill", "luck", "noise")
+
+
+@dataclass(eq=False)
+class Backward:
+    """What the passes found, in nats: arrays by step, with their errors; index h = 0 .. H-1."""
+
+    value: np.ndarray  # [3, H] skill, luck, noise
+    error: np.ndarray
+    by_state: np.ndarray  # [3, S]: summed over the steps
+    by_state_error: np.ndarray
+    entropy: tuple  # H(Z), error
+    law: Laws
+    law_count: int
+    law_underflow: float
+    policy_entropy: tuple  # [H], error
+    proposition_1: tuple  # left, right, gap, and their errors: [3, H] twice
+    variance: tuple  # [3, H], error
+    variance_total: tuple
+    mean: tuple
+    forward: Forward
+    states: np.ndarray  # the numbers that forward's states have in the caller's model
+    method: str
+
+
+class _Sums:
+    """Skill, luck and noise by step and by state, as the parts that their bounds need."""
+
+    def __init__(self, horizon, n_states):
+        self.step = np.zeros((12, horizon + 1))
+        self.entropic = np.zeros((3, horizon + 1))  # proven error of the entropy parts
+        self.state = np.zeros((12, n_states))
+        self.state_entropic = np.zeros((3, n_states))
+
+    def add(self, h, weights, terms, states, rate):
+        sums = np.empty(12)
+        kernels.entropy.weighted_sums(weights, terms, states, sums)
+        self.put(h, sums, rate)
+        piece = terms[:, states] * weights[states]
+        self.state[:, states] += piece
+        self.state_entropic[:, states] += rate * piece[1::4]
+
+    def put(self, h, sums, rate):
+        for i, late in ((0, 0), (1, 1), (2, 0)):  # the luck of the transition that leaves step h belongs to step h + 1
+            self.step[4 * i : 4 * i + 4, h + late] = sums[4 * i : 4 * i + 4]
+            self.entropic[i, h + late] = rate * sums[4 * i + 1]
+
+
+def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None, tau=TAU, laws=True):
+    """Run the passes on the part of the model that can be occupied; `laws=False` leaves out all that needs return laws."""
+    part = restrict(mdp, policy, horizon)
+    model, read = part.mdp, part.policy
+    if horizon == 0:
+        return _nothing(mdp, gamma)
+    forward = propagate(model, read, horizon, budget, False, want_support=True)
+    b = branching(model)
+    counts = _Counts(model, read, b, horizon)
+    plan, method = None, "values only"
+    if laws:
+        plan = choose(model, np.ones(model.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget)
+        if plan is not None:
+            if 8 * horizon * model.n_states + plan.bytes(horizon) > budget:
+                raise over_budget("occupancy and lattice rows", lambda k: 8 * k * model.n_states + plan.bytes(k), horizon, budget)
+            walk = Lattice(plan, horizon)
+        else:
+            walk = Keys(KeyPlan(model.rewards.values, gamma), model.n_states, horizon, budget)
+        method = f"{'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
+
+    sums = _Sums(horizon, model.n_states)
+    values = _Values(model, read, b, horizon, gamma)
+    terms = np.zeros((12, model.n_states))
+    entropy, later_entropy = np.zeros(model.n_states + 1), np.zeros(model.n_states + 1)
+    width = 1
+    with Progress(progress, horizon, "credit") as bar:
+        for h in range(horizon - 1, -1, -1):
+            states, weights = forward.support[h], read.at(h)
+            if laws:
+                rate = counts.rate(h, max(width, walk.width))
+                walk.credit_step(states, b, weights, later_entropy, entropy, rate, tau, terms)
+                width = max(width, walk.width)
+                entropy, later_entropy = later_entropy, entropy
+                sums.add(h, forward.state[h], terms, states, counts.rate(h, width))
+            values.step(h, states, forward.state[h])
+            bar.advance()
+    result = Backward(None, None, None, None, None, None, 0, 0.0, _policy_entropy(model, read, forward), _proposition_1(model, read, b, forward, tau), *values.split(forward), forward, part.states, method)
+    if laws:
+        _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau)
+    return result
+
+
+class _Counts:
+    """Roundings of the laws step by step, and of what mixes them."""
+
+    def __init__(self, model, policy, b, horizon):
+        pair, self.policy = int(model.pair_rounding.max()), policy.rounding
+        group = pair + b.largest_group
+        share = pair + group + 1
+        q = pair + 1 + bounds.mixture_depth(b.largest_pair)
+        v = q + self.policy + 1 + bounds.mixture_depth(b.most_actions)
+        m = share + 1 + bounds.mixture_depth(b.largest_group)
+        k = horizon - np.arange(horizon + 1)  # steps to go at h
+        self.v = v * k
+        self.q = np.append(self.v[1:] + q, 0)
+        self.m = np.append(self.v[1:] + m, 0)
+        self.shares = max(self.policy, share) + b.largest_state
+        self.weights = self.policy + group + 4
+        self.horizon = horizon
+        self.least = float(model.probability.min()) * float(policy.table[policy.table > 0].min())
+        self.terms = b.largest_state
+        self.risk = bounds.may_underflow(1.0, self.least, horizon)
+        if self.risk:
+            extra = bounds.underflow_count(horizon, self.terms)
+            self.v, self.q, self.m = self.v + extra, self.q + extra, self.m + extra
+
+    def rate(self, h, width):
+        return bounds.entropy_rate(max(self.v[h], self.q[h], self.m[h]), width, self.shares)
+
+    def parts(self):
+        """Roundings of (p, q) in the Bregman sums of skill and noise at step h and luck at step h + 1: int [3, 2, H+1] in the order of PARTS."""
+        mixed = np.maximum(self.q, self.m)
+        late = np.roll(np.stack([self.v, self.v]), 1, axis=1)
+        late[1, 1:] = mixed[:-1]
+        late[0, 1:] = self.v[1:]
+        late[:, 0] = self.v[0]
+        return np.stack([np.stack([self.q, self.v]), late, np.stack([self.m, self.q])])
+
+
+def _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau):
+    """The first state's share, the law of Z and its entropy, and the errors of all sums."""
+    horizon, forward = counts.horizon, result.forward
+    starts = forward.support[0]
+    first = start_branching(starts, np.ascontiguousarray(model.initial[starts]))
+    z_count = int(counts.v[0]) + model.initial_rounding + 1 + bounds.mixture_depth(len(starts))
+    z_entropy, terms = np.zeros(1), np.zeros((12, 1))
+    rate = bounds.entropy_rate(z_count, width * len(starts), model.initial_rounding + len(starts))
+    law = walk.credit_start(first, later_entropy, z_entropy, rate, tau, terms)
+    keys, p = law.row(0)
+    sums.step[4:8, 0] = terms[4:8, 0]
+    sums.entropic[1, 0] = rate * terms[5, 0]
+
+    p_count, q_count = counts.parts().transpose(1, 0, 2)
+    q_count[1, 0], p_count[1, 0] = z_count, counts.v[0]
+    step = sums.step.reshape(3, 4, horizon + 1)
+    result.value = step[:, 0, :horizon].copy()
+    error = sums.entropic.copy()
+    for i in range(3):
+        for h in range(horizon):
+            error[i, h] += bounds.divergence_error(step[i, 2, h], step[i, 3, h], p_count[i, h], q_count[i, h], width)
+    weight = np.append(forward.count, 0) + counts.weights
+    weight = np.stack([weight, np.append(0, weight[:-1]) + 1, weight])
+    error = error * (1 + bounds.gamma(weight)) + step[:, 0] * bounds.gamma(weight)
+    lost = (4 * bounds.dust(width) + forward.underflow * model.n_states * 100) if counts.risk or forward.underflow else 0.0
+    result.error = (error[:, :horizon] + lost) * (1 + 1e-9)
+
+    state = sums.state.reshape(3, 4, -1)
+    by_state_error = sums.state_entropic + np.stack([bounds.divergence_error(state[i, 2], state[i, 3], int(p_count[i].max()), int(q_count[i].max()), width) for i in range(3)])
+    relative = bounds.gamma(int(weight.max()) + horizon + 2)
+    by_state_error = (by_state_error * (1 + relative) + state[:, 0] * relative + horizon * lost) * (1 + 1e-9)
+    result.by_state, result.by_state_error = np.zeros((3, mdp.n_states)), np.zeros((3, mdp.n_states))
+    result.by_state[:, part.states], result.by_state_error[:, part.states] = state[:, 0], by_state_error
+
+    result.law, result.law_count = law, z_count
+    result.law_underflow = bounds.underflow(horizon, counts.terms) if counts.risk else 0.0
+    value = kernels.entropy.pivot_entropy(np.ascontiguousarray(p), 0, len(p), 1.0) if len(p) > 1 else 0.0
+    result.entropy = value, value * bounds.pivot_rate(z_count, len(p)) + (2 * bounds.dust(len(p)) if counts.risk else 0.0)
+
+
+def _nothing(mdp, gamma):
+    """No step: the return is 0."""
+    none = np.zeros((3, 0))
+    law = Laws(np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64), np.ones(1), rank=np.zeros(1, dtype=np.int64), table=np.zeros(1, dtype=np.int64), plan=KeyPlan((), gamma), k=0)
+    state = np.zeros((3, mdp.n_states))
+    return Backward(none, none, state, state, (0.0, 0.0), law, 0, 0.0, (np.zeros(0), np.zeros(0)), (none, none), (none, none), (0.0, 0.0), (0.0, 0.0), Forward(np.zeros((0, 0)), np.zeros(0, dtype=np.int64), 0.0, []), np.zeros(0, dtype=np.int64), "no steps")
+
+
+def _policy_entropy(model, policy, forward):
+    """H(A_h | S_h) for each h, with its error."""
+    horizon = len(forward.state)
+    value, entropies = np.zeros(horizon), None
+    actions = int(np.diff(model.pair_ptr).max())
+    for h in range(horizon):
+        if entropies is None or len(policy.table) > 1:
+            entropies = np.empty((1, model.n_states))
+            kernels.entropy.row_entropies(model.pair_ptr, policy.at(h), entropies[0])
+        kernels.entropy.weighted_sums(forward.state[h], entropies, forward.support[h], value[h : h + 1])
+    error = value * (bounds.pivot_rate(policy.rounding, actions) + bounds.gamma(forward.count + 4)) + forward.underflow * model.n_states * 100
+    return value, error
+
+
+def _proposition_1(model, policy, b, forward, tau):
+    """(C4): left H(R_h | tau_{h-1}, S_{h+1}), right H(R_h | tau_{h-1}) and the gap, [3, H] each with its error."""
+    horizon = len(forward.state)
+    table = model.rewards
+    zero = table.values.index(0) if 0 in table.values else len(table.values)
+    n_labels = len(table.values) + 1
+    label = outcome_labels(model, n_labels)
+    groups = len(b.group_probability)
+    group_pair = np.repeat(np.arange(model.n_pairs), np.diff(b.group_ptr))
+    every_group = np.arange(groups)
+    pair = int(model.pair_rounding.max())
+    value, error = np.zeros((3, horizon)), np.zeros((3, horizon))
+    starts = forward.support[0]
+    chain = out = None
+    for h in range(horizon):
+        if chain is None or len(policy.table) > 1:
+            chain = merged(model, policy.at(h), label)
+            longest = chain.longest
+            length = max(b.largest_group, len(starts) if h == 0 else 0) * longest + 1
+            count = 2 * pair + b.largest_group + policy.rounding + model.initial_rounding + 4 + chain.most + length
+            rate = bounds.entropy_rate(4 * count, length, length)
+            room = np.empty(length, dtype=np.int64), np.empty(length), np.zeros(n_labels), np.empty(n_labels, dtype=np.int64), np.empty(max(length, n_labels))
+            out = None
+        if h == 0:
+            one = np.zeros((1, 5))
+            kernels.reward_entropy.node(0, 0, len(starts), starts, np.ascontiguousarray(model.initial[starts]), model.n_states, zero, chain.ptr, chain.entry, chain.weight, n_labels, *room, rate, tau, one)
+            sums, weight_count, mass = one[0], 0, 1.0
+        else:
+            if out is None:
+                out = np.zeros((groups, 5))
+                seen, state_out = np.zeros(model.n_states, dtype=np.bool_), np.zeros((model.n_states, 5))
+                step = max(1, (1 << 24) // length)
+                for begin in range(0, groups, step):
+                    kernels.reward_entropy.nodes(begin, min(begin + step, groups), b.group_branch, b.successor, b.conditional, model.n_states, zero, chain.ptr, chain.entry, chain.weight, n_labels, *room, rate, tau, seen, state_out, out)
+                columns = np.ascontiguousarray(out.T)
+            weights = (forward.state[h - 1][model.pair_state] * policy.at(h - 1))[group_pair] * b.group_probability
+            sums = np.empty(5)
+            kernels.entropy.weighted_sums(weights, columns, every_group, sums)
+            weight_count = int(forward.count[h - 1]) + policy.rounding + pair + b.largest_group + 6
+        if h == horizon - 1:
+            sums = np.array([sums[1], sums[1], 0.0, 0.0, 0.0])
+        value[:, h] = sums[:3]
+        relative = bounds.pivot_rate(4 * count, length) + float(bounds.gamma(weight_count))
+        error[:2, h] = sums[:2] * relative
+        error[2, h] = rate * sums[3] + bounds.divergence_error(sums[2], sums[4], count, 2 * count + 4, length) + sums[2] * bounds.gamma(weight_count)
+    return value, error * (1 + 1e-9) + forward.underflow * model.n_states * 100
+
+
+class _Values:
+    """Q, V and the split of the variance (C6), backward."""
+
+    def __init__(self, model, policy, b, horizon, gamma):
+        self.model, self.policy, self.b, self.horizon, self.gamma = model, policy, b, horizon, gamma
+        pair = int(model.pair_rounding.max())
+        share = 2 * pair + b.largest_group + 1
+        deepest = share + (pair + b.largest_group) + policy.rounding + b.largest_group + b.largest_pair + b.most_actions + 8
+        self.count = deepest * (horizon - np.arange(horizon + 1))
+        self.weight_count = policy.rounding + pair + b.largest_group + b.largest_state + 6
+        self.value, self.scale = np.zeros((2, model.n_states + 1)), np.zeros((2, model.n_states + 1))
+        self.pair_value = np.zeros((2, model.n_pairs))
+        self.terms = np.zeros((6, model.n_states))
+        self.sums = np.zeros((6, horizon + 1))
+        self.group_reward = model.reward[b.group_branch[:-1]]
+
+    def step(self, h, states, weights):
+        b, now, later = self.b, h % 2, (h + 1) % 2
+        rate = float(bounds.gamma(self.count[h] + 2))
+        size = max(1, (1 << 25) // b.largest_state)
+        for begin in range(0, len(states), size):
+            kernels.values.step(
+                begin, min(begin + size, len(states)), states, b.pair_ptr, self.policy.at(h), b.group_ptr, b.group_branch, b.group_probability, b.successor, b.probability, b.conditional,
+                self.group_reward, float(self.gamma), self.value[later], self.scale[later], self.value[now], self.scale[now], self.pair_value, rate, self.terms,
+            )  # fmt: skip
+        sums = np.empty(6)
+        kernels.entropy.weighted_sums(weights, self.terms, states, sums)
+        self.sums[[0, 1, 4, 5], h] = sums[[0, 1, 4, 5]]
+        self.sums[2:4, h + 1] = sums[2:4]
+
+    def split(self, forward):
+        """((value, error) [3, H] of skill, luck, noise; (value, error) of their sum; (value, error) of the mean)."""
+        starts, weights = forward.support[0], self.model.initial[forward.support[0]]
+        v, size = self.value[0][starts], self.scale[0][starts]
+        rate = float(bounds.gamma(self.count[0] + len(starts) + self.model.initial_rounding + 4))
+        mean, mean_size = float(weights @ v), float(weights @ size)
+        if len(starts) > 1:
+            x, d = v - mean, rate * (size + mean_size)
+            self.sums[2, 0], self.sums[3, 0] = weights @ (x * x), weights @ (2 * np.abs(x) * d + d * d)
+        horizon = self.horizon
+        power = np.array([float(self.gamma ** (2 * h)) for h in range(horizon)])
+        value = self.sums[0::2, :horizon] * power
+        weight = forward.count + self.weight_count + len(starts) + 4
+        weight = np.maximum(weight, np.append(0, weight[:-1]))
+        error = (self.sums[1::2, :horizon] * power * (1 + bounds.gamma(weight)) + value * bounds.gamma(weight)) * (1 + 1e-9)
+        if forward.underflow:
+            error = error + forward.underflow * self.model.n_states * float(self.scale[0].max() + 1) ** 2
+        total = float(value.sum())
+        return (value, error), (total, float(error.sum()) * (1 + 1e-9) + total * float(bounds.gamma(3 * horizon + 3))), (mean, rate * mean_size)

@@ -1,0 +1,110 @@
+"""Information sparsity (the paper's Definition 1): what an action tells about the return-to-go, (S1) and (S2)."""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from icexact import bounds, policies
+from icexact.backward import TAU, _Counts, backward
+from icexact.chain import branching
+from icexact.keys import KeyPlan, Keys
+from icexact.lattice import Lattice
+from icexact.progress import Progress
+from icexact.rationals import discount as read_discount
+from icexact.results import Bounded, Result, check_budget, check_horizon, in_base, log_base, provenance, unit
+from icexact.support import choose
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InformationSparsity(Result):
+    """`value` () is the paper's I(A; Z | S), `per_step` [H] is I(A_h; G_h | S_h), `policy_entropy` [H] its bound H(A_h | S_h), `per_pair` [H, K] or None (S1)."""
+
+    value: Bounded
+    per_step: Bounded
+    policy_entropy: Bounded
+    alive: Bounded
+    per_pair: Bounded | None
+    horizon: int
+    discount: Fraction
+    base: float | None
+    source: dict = field(default_factory=dict)
+
+    def summary(self):
+        """One screen of text."""
+        lines = [f"Information sparsity over {self.horizon} steps, discount {self.discount}, in {unit(self.base)}", f"  I(A; Z | S) = {self.value}"]
+        lines += [f"  step {h}: I(A_h; G_h | S_h) = {self.per_step[h]} of at most H(A_h | S_h) = {self.policy_entropy[h]}" for h in range(min(self.horizon, 8))]
+        if self.horizon > 8:
+            lines.append(f"  .. and {self.horizon - 8} later steps")
+        return "\n".join([*lines, self.footer()])
+
+
+def make_sparsity(mdp, b, horizon, gamma, base, per_pair=None):
+    """`InformationSparsity` from what the passes found."""
+    scale = log_base(base)
+    alive = b.forward.alive()
+    if horizon:
+        # (S2) over the expected episode length
+        top, length = float(b.value[0].sum()), float(alive.value.sum())
+        relative = float(bounds.gamma(2 * horizon + 3))
+        top_error, length_error = float(b.error[0].sum()) + top * relative, float(alive.error.sum()) + length * relative
+        value = top / length
+        error = (top_error + value * length_error) / (length - length_error) + value * float(bounds.gamma(2))
+    else:
+        value = error = 0.0
+    return InformationSparsity(
+        in_base(value, error, scale), in_base(b.value[0], b.error[0], scale), in_base(*b.policy_entropy, scale), alive,
+        None if per_pair is None else in_base(*per_pair, scale), horizon, gamma, base, provenance(mdp, f"information sparsity, {b.method}"),
+    )  # fmt: skip
+
+
+def information_sparsity(mdp, policy, *, horizon, discount=1, base=None, per_pair=False, budget=4 << 30, engine=None, progress=None):
+    """How much an action tells, on average, about what is gained from it on: the paper's I(A; Z | S).
+
+    `.value`: sum over h of (S2), over the expected episode length; `.per_step` [H]: I(A_h; G_h | S_h) (S2), never more than `.policy_entropy` [H]. With
+    `per_pair=True` also `.per_pair` [H, K]: KL(q_h(. | s, a) || v_h(. | s)) (S1), for every state whether it can be occupied or not; infinite where an
+    action that is never played reaches a return that the others cannot. In nats, or in the unit of `base`. A horizon of 0 gives 0.
+
+    Raises BudgetError, PolicyError, ValueError.
+
+    >>> import icexact as ic
+    >>> mdp = ic.examples.umbrella(2)
+    >>> ic.information_sparsity(mdp, ic.policies.uniform(mdp), horizon=2, base=2).per_step
+    Bounded([0.50000000000 0])
+    """
+    horizon, gamma, budget = check_horizon(horizon), read_discount(discount), check_budget(budget)
+    log_base(base)
+    read = policies.read(mdp, policy, horizon)
+    found = backward(mdp, read, horizon, gamma, budget=budget, engine=engine, progress=progress)
+    pairs = _per_pair(mdp, read, horizon, gamma, budget, engine, progress) if per_pair else None
+    return make_sparsity(mdp, found, horizon, gamma, base, pairs)
+
+
+def _per_pair(mdp, read, horizon, gamma, budget, engine, progress):
+    """(S1) for every pair of every state, with its error."""
+    value, error = np.zeros((horizon, mdp.n_pairs)), np.zeros((horizon, mdp.n_pairs))
+    if horizon == 0:
+        return value, error
+    b = branching(mdp)
+    counts = _Counts(mdp, read, b, horizon)
+    plan = choose(mdp, np.ones(mdp.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget)
+    if plan is not None:
+        # the step's laws are read beside the later ones: two whole tables
+        plan = plan.apart()
+        walk = Lattice(plan, horizon)
+    else:
+        walk = Keys(KeyPlan(mdp.rewards.values, gamma), mdp.n_states, horizon, budget)
+    states = np.flatnonzero(np.diff(mdp.pair_ptr) > 0)
+    terms, entropy, later = np.zeros((12, mdp.n_states)), np.zeros(mdp.n_states + 1), np.zeros(mdp.n_states + 1)
+    with Progress(progress, horizon, "information of each pair") as bar:
+        for h in range(horizon - 1, -1, -1):
+            walk.credit_step(states, b, read.at(h), later, entropy, counts.rate(h, walk.width), TAU, terms)
+            entropy, later = later, entropy
+            walk.pair_step(states, b, read.at(h), value[h])
+            finite = np.isfinite(value[h])
+            if counts.risk and not finite.all():
+                # an atom lost to underflow looks like one that cannot be: no number then
+                value[h, ~finite] = np.nan
+            error[h, finite] = bounds.divergence_error(value[h, finite], np.ones(int(finite.sum())), int(counts.q[h]), int(counts.v[h]), walk.width) + (bounds.dust(walk.width) if counts.risk else 0.0)
+            bar.advance()
+    return value, error
