@@ -9,6 +9,7 @@ Bounded([0.311278124459 0 0])
 
 from icexact import examples, policies
 from icexact._version import __version__
+from icexact.analyze import analyze
 from icexact.credit import credit
 from icexact.errors import AccuracyError, BudgetError, EndingError, ModelError, PolicyError
 from icexact.hindsight import hindsight
@@ -19,4 +20,4 @@ from icexact.results import Bounded
 from icexact.returns import return_law
 from icexact.sparsity import information_sparsity
 
-__all__ = ["MDP", "AccuracyError", "Bounded", "BudgetError", "EndingError", "ModelError", "PolicyError", "__version__", "credit", "examples", "from_gymnasium", "hindsight", "information_sparsity", "occupancy", "policies", "return_law"]
+__all__ = ["MDP", "AccuracyError", "Bounded", "BudgetError", "EndingError", "ModelError", "PolicyError", "__version__", "analyze", "credit", "examples", "from_gymnasium", "hindsight", "information_sparsity", "occupancy", "policies", "return_law"]

@@ -14,6 +14,7 @@ from icexact.chain import branching, merged, outcome_labels, restrict, start_bra
 from icexact.keys import KeyPlan, Keys
 from icexact.lattice import Lattice
 from icexact.laws import Laws
+from icexact.mdp import _frozen
 from icexact.occupancy import Forward, propagate
 from icexact.progress import Progress
 from icexact.support import choose, over_budget
@@ -202,7 +203,7 @@ def _policy_entropy(model, policy, forward):
     for h in range(horizon):
         if entropies is None or len(policy.table) > 1:
             entropies = np.empty((1, model.n_states))
-            kernels.entropy.row_entropies(model.pair_ptr, policy.at(h), entropies[0])
+            kernels.entropy.row_entropies(model.pair_ptr, policy.at(h).copy(), entropies[0])
         kernels.entropy.weighted_sums(forward.state[h], entropies, forward.support[h], value[h : h + 1])
     error = value * (bounds.pivot_rate(policy.rounding, actions) + bounds.gamma(forward.count + 4)) + forward.underflow * model.n_states * 100
     return value, error
@@ -233,7 +234,7 @@ def _proposition_1(model, policy, b, forward, tau):
             out = None
         if h == 0:
             one = np.zeros((1, 5))
-            kernels.reward_entropy.node(0, 0, len(starts), starts, np.ascontiguousarray(model.initial[starts]), model.n_states, zero, chain.ptr, chain.entry, chain.weight, n_labels, *room, rate, tau, one)
+            kernels.reward_entropy.node(0, 0, len(starts), _frozen(starts.copy()), _frozen(model.initial[starts]), model.n_states, zero, chain.ptr, chain.entry, chain.weight, n_labels, *room, rate, tau, one)
             sums, weight_count, mass = one[0], 0, 1.0
         else:
             if out is None:

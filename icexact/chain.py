@@ -86,7 +86,7 @@ class Branching:
 
 def branching(mdp):
     """The model's `Branching`."""
-    index = mdp.rewards.index.astype(np.int64, copy=False)
+    index = mdp.rewards.index
     group_ptr = np.zeros(mdp.n_pairs + 1, dtype=np.int64)
     group_branch = np.empty(mdp.n_branches + 1, dtype=np.int64)
     group_probability = np.empty(mdp.n_branches)
@@ -95,8 +95,9 @@ def branching(mdp):
     for begin, end in chunks(mdp.branch_ptr):
         at = kernels.chain.groups(begin, end, at, mdp.branch_ptr, index, mdp.probability, group_ptr, group_branch, group_probability, conditional)
     group_branch = group_branch[: at + 1]
+    # read-only all of them, as the model's arrays are: each mixture of types would be one more compilation
     return Branching(
-        mdp.pair_ptr, group_ptr, group_branch, group_probability[:at], successors(mdp), mdp.probability, conditional, index,
+        mdp.pair_ptr, _frozen(group_ptr), _frozen(group_branch), _frozen(group_probability[:at]), _frozen(successors(mdp)), mdp.probability, _frozen(conditional), _frozen(index),
         int(np.diff(group_branch).max()), int(np.diff(mdp.branch_ptr).max()), int(np.diff(mdp.branch_ptr[mdp.pair_ptr]).max()), int(np.diff(mdp.pair_ptr).max()),
     )  # fmt: skip
 
@@ -104,9 +105,8 @@ def branching(mdp):
 def start_branching(states, weights):
     """The first state's law as one pair of one state: branches of reward 0 to the states that an episode can start in."""
     n = len(states)
-    zero, whole = np.zeros(1, dtype=np.int64), np.array([0, n], dtype=np.int64)
-    one = np.array([0, 1], dtype=np.int64)
-    return Branching(one, one, whole, np.ones(1), states, weights, weights, np.zeros(n, dtype=np.int64) + zero, n, n, n, 1)
+    one, whole = _frozen(np.array([0, 1])), _frozen(np.array([0, n]))
+    return Branching(one, one, whole, _frozen(np.ones(1)), _frozen(states.copy()), _frozen(weights), _frozen(weights.copy()), _frozen(np.zeros(n, dtype=np.int64)), n, n, n, 1)
 
 
 def occupiable(mdp, policy, horizon):
@@ -160,4 +160,4 @@ def restrict(mdp, policy, horizon):
         probability=_frozen(mdp.probability[keep_branch]), reward=_frozen(mdp.reward[keep_branch]), ends=_frozen(mdp.ends[keep_branch]), initial=_frozen(mdp.initial[states]),
         pair_rounding=_frozen(mdp.pair_rounding[pairs]), state_names=None, exact_rewards=RewardTable(tuple(table.values[i] for i in used), _frozen(index.astype(np.int64))),
     )  # fmt: skip
-    return Part(part, replace(policy, table=np.ascontiguousarray(policy.table[:, pairs])), states, pairs)
+    return Part(part, replace(policy, table=_frozen(policy.table[:, pairs])), states, pairs)

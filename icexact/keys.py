@@ -11,6 +11,7 @@ import numpy as np
 from icexact import kernels
 from icexact.errors import BudgetError
 from icexact.laws import Laws
+from icexact.mdp import _frozen
 from icexact.results import bytes_text
 from icexact.support import WIDE
 
@@ -174,12 +175,12 @@ class Keys:
         kernels.keys.pair_step(states, b.pair_ptr, policy, b.group_ptr, b.group_branch, b.successor, b.probability, b.reward_index, *self._later, self.start, self.count, self.rank, self.law, where, rows, out)
 
     def _room(self, width, atoms, branches, actions):
-        """targets, at, pair_at, pair_weight, pair_entropy, rows, row, scratch."""
+        """targets, at, pair_at, pair_entropy, rows, row, scratch."""
         length = width + 16
         need = 8 * length * (branches + actions + 2)
         if need > self.budget:
             raise BudgetError(f"one state's laws need {bytes_text(need)} ({branches} branches of {width} atoms) at {self.k + 1} steps to go; the budget is {bytes_text(self.budget)}: a horizon of {self.k} would fit, or budget={need} (bytes)")
-        return np.empty(max(1, atoms), dtype=np.int64), np.empty(max(1, branches), dtype=np.int64), np.empty(actions, dtype=np.int64), np.empty(actions), np.empty(actions), np.empty(length * branches), np.zeros(length), np.zeros(length * (actions + 1))
+        return np.empty(max(1, atoms), dtype=np.int64), np.empty(max(1, branches), dtype=np.int64), np.empty(actions, dtype=np.int64), np.empty(actions), np.empty(length * branches), np.zeros(length), np.zeros(length * (actions + 1))
 
     def credit_start(self, b, child_entropy, new_entropy, rate, tau, terms):
         """The same for the law of the first state, with the keys as they are; returns the law of Z."""
@@ -190,7 +191,7 @@ class Keys:
         size = min(atoms, n_ranks) + 1
         new = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size)
         at = kernels.keys.credit_step(
-            0, 1, np.zeros(1, dtype=np.int64), 0, b.pair_ptr, np.ones(1), b.group_ptr, b.group_branch, b.group_probability, b.successor, b.probability, b.conditional, b.reward_index,
+            0, 1, np.zeros(1, dtype=np.int64), 0, b.pair_ptr, _frozen(np.ones(1)), b.group_ptr, b.group_branch, b.group_probability, b.successor, b.probability, b.conditional, b.reward_index,
             self.start, self.count, self.rank, self.law, n_ranks, True, identity, identity, *self._scratch(self.table), room[0], *new, child_entropy, new_entropy, rate, tau, *room[1:], terms,
         )  # fmt: skip
         return Laws(np.zeros(1, dtype=np.int64), np.array([at]), new[3][:at], rank=new[2][:at], table=self.table, plan=self.plan, k=self.k)

@@ -4,6 +4,7 @@ import numpy as np
 
 from icexact import kernels
 from icexact.laws import Laws
+from icexact.mdp import _frozen
 
 WORK = 1 << 27  #: multiply-adds of one kernel call, some tenths of a second: between two the interpreter can be interrupted
 
@@ -59,17 +60,17 @@ class Lattice:
 
     def credit_start(self, b, child_entropy, new_entropy, rate, tau, terms):
         """The same for the law of the first state; returns the law of Z."""
-        self._credit(np.zeros(1, dtype=np.int64), b, np.ones(1), np.zeros(len(b.successor), dtype=np.int64), child_entropy, new_entropy, rate, tau, terms)
+        self._credit(np.zeros(1, dtype=np.int64), b, _frozen(np.ones(1)), np.zeros(len(b.successor), dtype=np.int64), child_entropy, new_entropy, rate, tau, terms)
         return self._copy(1, self._next_base())
 
     def _credit(self, states, b, policy, shift, child_entropy, new_entropy, rate, tau, terms):
         scratch = np.zeros((b.most_actions + 1) * (self.width + 16))
         at, actions = np.empty(b.largest_state, dtype=np.int64), b.most_actions
-        pair_at, pair_weight, pair_entropy = np.empty(actions, dtype=np.int64), np.empty(actions), np.empty(actions)
+        pair_at, pair_entropy = np.empty(actions, dtype=np.int64), np.empty(actions)
         for begin, end in self._ranges(len(states), b.largest_state):
             kernels.lattice.credit_step(
                 begin, end, states, self.n_states, b.pair_ptr, policy, b.group_ptr, b.group_branch, b.group_probability, b.successor, b.probability, b.conditional, shift,
-                self.stride, self.origin, self.slots, self.base, self._next_base(), self.buffer, self.low, self.high, child_entropy, new_entropy, rate, tau, at, pair_at, pair_weight, pair_entropy, scratch, terms,
+                self.stride, self.origin, self.slots, self.base, self._next_base(), self.buffer, self.low, self.high, child_entropy, new_entropy, rate, tau, at, pair_at, pair_entropy, scratch, terms,
             )  # fmt: skip
 
     def pair_step(self, states, b, policy, out):

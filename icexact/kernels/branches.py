@@ -71,7 +71,7 @@ def sort_rows(pointer, begin, end, order, reward, ends, next_state, probability)
                 _sink(order, first, root, count, reward, ends, next_state, probability)
             for size in range(count - 1, 0, -1):
                 order[first], order[first + size] = order[first + size], order[first]
-                _sink(order, first, 0, size, reward, ends, next_state, probability)
+                _sink(order, first, np.int64(0), size, reward, ends, next_state, probability)
 
 
 @kernel

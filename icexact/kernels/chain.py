@@ -39,7 +39,7 @@ def _sort(labels, weights, first, last):
         for size in range(count - 1, 0, -1):
             labels[first], labels[first + size] = labels[first + size], labels[first]
             weights[first], weights[first + size] = weights[first + size], weights[first]
-            _sink(labels, weights, first, 0, size)
+            _sink(labels, weights, first, np.int64(0), size)
 
 
 @kernel

@@ -8,6 +8,8 @@ terms[0:4, s]  skill: value, scale of the entropy part, value of the Bregman par
 Luck is that of the transition which leaves s, per visit of s; so is noise.
 """
 
+import numpy as np
+
 from icexact.kernels.entropy import divergence_sum, entropy, same
 from icexact.kernels.jit import kernel
 from icexact.kernels.rows import mix
@@ -62,7 +64,7 @@ def distinct(successor, begin, end):
 
 
 @kernel
-def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, out, to, new_entropy, rate, tau, pair_at, pair_weight, pair_entropy, scratch, terms):
+def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, out, to, new_entropy, rate, tau, pair_at, pair_entropy, scratch, terms):
     """The law v of state s into out[to : to+n], its entropy into new_entropy[s], and its terms.
 
     at[], counted from the state's first branch, is where the rows of the successors' laws begin, each already moved by its reward.
@@ -70,15 +72,21 @@ def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probabili
     for i in range(12):
         terms[i, s] = 0.0
     first = group_branch[group_ptr[pair_ptr[s]]]
-    actions = 0
+    played = 0
+    only = np.int64(0)
     inside = 0.0
-    for k in range(pair_ptr[s], pair_ptr[s + 1]):
+    first_pair = pair_ptr[s]
+    actions = pair_ptr[s + 1] - first_pair
+    for a in range(actions):
+        k = first_pair + a
         weight = policy[k]
+        q = a * n
+        # a pair that is not played keeps what its row held: finite, and times 0
+        pair_at[a] = q
         if weight == 0.0:
             continue
         g0, g1 = group_ptr[k], group_ptr[k + 1]
         j0, j1 = group_branch[g0] - first, group_branch[g1] - first
-        q = actions * n
         mix(scratch, q, n, rows, at, j0, probability, first + j0, j1 - j0)
         if j1 - j0 == 1:
             e = child_entropy[successor[first + j0]]
@@ -86,17 +94,16 @@ def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probabili
             e = entropy(scratch, q, n)
         if g1 - g0 == 1:
             if distinct(successor, first + j0, first + j1) > 1:
-                mixture_terms(n, j1 - j0, successor, probability, first + j0, rows, at, j0, child_entropy, scratch, q, e, rate, tau, weight, terms, 4, s)
+                mixture_terms(n, j1 - j0, successor, probability, first + j0, rows, at, j0, child_entropy, scratch, q, e, rate, tau, weight, terms, np.int64(4), s)
         else:
             _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, conditional, rows, at, child_entropy, scratch, q, e, rate, tau, weight, terms, s)
-        pair_at[actions] = q
-        pair_weight[actions] = weight
-        pair_entropy[actions] = e
+        pair_entropy[a] = e
         inside += weight * e
-        actions += 1
-    mix(out, to, n, scratch, pair_at, 0, pair_weight, 0, actions)
-    if actions == 1:
-        new_entropy[s] = pair_entropy[0]
+        played += 1
+        only = a
+    mix(out, to, n, scratch, pair_at, np.int64(0), policy, first_pair, actions)
+    if played == 1:
+        new_entropy[s] = pair_entropy[only]
         return
     value = entropy(out, to, n)
     new_entropy[s] = value
@@ -106,11 +113,13 @@ def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probabili
         terms[1, s] = scale
         return
     alike = True
-    for a in range(1, actions):
-        alike = alike and same(scratch, pair_at[0], pair_at[a], n)
+    for a in range(actions):
+        if policy[first_pair + a] > 0.0:
+            alike = alike and same(scratch, pair_at[only], pair_at[a], n)
     if not alike:
         for a in range(actions):
-            terms[0, s] += pair_weight[a] * divergence_sum(scratch, pair_at[a], out, to, n)
+            if policy[first_pair + a] > 0.0:
+                terms[0, s] += policy[first_pair + a] * divergence_sum(scratch, pair_at[a], out, to, n)
     terms[2, s] = terms[0, s]
     terms[3, s] = 1.0
 
@@ -118,7 +127,7 @@ def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probabili
 @kernel
 def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, conditional, rows, at, child_entropy, scratch, q, q_entropy, rate, tau, weight, terms, s):
     """Luck and noise of a pair whose reward is random: one group of branches a reward."""
-    mixed = len(scratch) - n
+    mixed = len(scratch) - n  # behind the rows of the actions
     inside = 0.0
     for g in range(g0, g1):
         j0, j1 = group_branch[g] - first, group_branch[g + 1] - first
@@ -127,7 +136,7 @@ def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, co
         else:
             mix(scratch, mixed, n, rows, at, j0, conditional, first + j0, j1 - j0)
             e = entropy(scratch, mixed, n)
-            mixture_terms(n, j1 - j0, successor, conditional, first + j0, rows, at, j0, child_entropy, scratch, mixed, e, rate, tau, weight * group_probability[g], terms, 4, s)
+            mixture_terms(n, j1 - j0, successor, conditional, first + j0, rows, at, j0, child_entropy, scratch, mixed, e, rate, tau, weight * group_probability[g], terms, np.int64(4), s)
         inside += group_probability[g] * e
     value = q_entropy - inside
     scale = q_entropy + inside + 2.0
@@ -151,8 +160,8 @@ def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, co
 @kernel
 def pair_divergence(n, rows, at, weights, first, count, scratch, v_rows, v_at):
     """KL(q || v) of one pair in Bregman form (S1); infinite where q has an atom that v has not."""
-    mix(scratch, 0, n, rows, at, 0, weights, first, count)
+    mix(scratch, np.int64(0), n, rows, at, np.int64(0), weights, first, count)
     for i in range(n):
         if scratch[i] > 0.0 and v_rows[v_at + i] == 0.0:
             return float("inf")
-    return divergence_sum(scratch, 0, v_rows, v_at, n)
+    return divergence_sum(scratch, np.int64(0), v_rows, v_at, n)

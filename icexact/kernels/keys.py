@@ -104,7 +104,7 @@ def law_step(begin, end, states, at, ptr, entry, n_labels, weight, start, count,
     """v_h of the listed states begin..end-1 from v_{h+1} on the merged chain; returns where the next law begins, -1 where the output is full."""
     for i in range(begin, end):
         s = states[i]
-        m = 0
+        m = np.int64(0)
         first = np.int64(1) << 62
         last = np.int64(0)
         for j in range(ptr[s], ptr[s + 1]):
@@ -118,7 +118,7 @@ def law_step(begin, end, states, at, ptr, entry, n_labels, weight, start, count,
             return -1
         for z in range(at, at + n):
             new_law[z] = 0.0
-        m = 0
+        m = np.int64(0)
         for j in range(ptr[s], ptr[s + 1]):
             t = entry[j] // n_labels
             c = weight[j]
@@ -149,7 +149,7 @@ def widest(states, pair_ptr, policy, group_ptr, group_branch, successor, count):
 
 
 @kernel
-def credit_step(begin, end, states, begins, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, reward_index, start, count, rank, law, n_ranks, dense, codes, target, words, summary, where, targets, new_start, new_count, new_rank, new_law, child_entropy, new_entropy, rate, tau, at, pair_at, pair_weight, pair_entropy, rows, row, scratch, terms):
+def credit_step(begin, end, states, begins, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, reward_index, start, count, rank, law, n_ranks, dense, codes, target, words, summary, where, targets, new_start, new_count, new_rank, new_law, child_entropy, new_entropy, rate, tau, at, pair_at, pair_entropy, rows, row, scratch, terms):
     """One step of laws with their information, as lattice.credit_step: the branches' laws are laid out as rows over the state's own keys.
 
     Returns where the next law begins; -1 where the output is full.
@@ -158,7 +158,7 @@ def credit_step(begin, end, states, begins, pair_ptr, policy, group_ptr, group_b
     for i in range(begin, end):
         s = states[i]
         b_first = group_branch[group_ptr[pair_ptr[s]]]
-        m = 0
+        m = np.int64(0)
         first = np.int64(1) << 62
         last = np.int64(0)
         for k in range(pair_ptr[s], pair_ptr[s + 1]):
@@ -182,7 +182,7 @@ def credit_step(begin, end, states, begins, pair_ptr, policy, group_ptr, group_b
             place_at += 1
             continue
         length = padded(n)
-        m = 0
+        m = np.int64(0)
         for k in range(pair_ptr[s], pair_ptr[s + 1]):
             if policy[k] > 0.0:
                 for b in range(group_branch[group_ptr[k]], group_branch[group_ptr[k + 1]]):
@@ -194,7 +194,7 @@ def credit_step(begin, end, states, begins, pair_ptr, policy, group_ptr, group_b
                     for z in range(start[t], start[t] + count[t]):
                         rows[to + where[targets[m]]] = law[z]
                         m += 1
-        state_terms(s, length, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, row, 0, new_entropy, rate, tau, pair_at, pair_weight, pair_entropy, scratch, terms)
+        state_terms(s, length, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, row, np.int64(0), new_entropy, rate, tau, pair_at, pair_entropy, scratch, terms)
         for z in range(n):
             new_law[place_at + z] = row[z]
         place_at += n
@@ -230,6 +230,6 @@ def pair_step(states, pair_ptr, policy, group_ptr, group_branch, successor, prob
             elif n == 1:
                 out[k] = 0.0
             else:
-                out[k] = divergence_sum(rows, 0, rows, half, n)
+                out[k] = divergence_sum(rows, np.int64(0), rows, half, n)
         for z in range(n):
             where[v_rank[v_start[s] + z]] = -1

@@ -91,11 +91,11 @@ def law_step(begin, end, states, n_states, ptr, entry, n_labels, shift, weight, 
         for j in range(last - first):
             at[j] += lo
         to, n = _claim(slot(s, new_base, n_states, slots), lo, hi, stride, origin, buffer, low, high)
-        mix(buffer, to, n, buffer, at, 0, weight, first, last - first)
+        mix(buffer, to, n, buffer, at, np.int64(0), weight, first, last - first)
 
 
 @kernel
-def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, shift, stride, origin, slots, base, new_base, buffer, low, high, child_entropy, new_entropy, rate, tau, at, pair_at, pair_weight, pair_entropy, scratch, terms):
+def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, shift, stride, origin, slots, base, new_base, buffer, low, high, child_entropy, new_entropy, rate, tau, at, pair_at, pair_entropy, scratch, terms):
     """One step of laws with their information: v_h of the listed states, its entropy, and the terms of skill, luck and noise (information.state_terms).
 
     successor[b] is n_states after a branch that ends; shift[b] is the reward on the lattice.
@@ -124,7 +124,7 @@ def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group
             for j in range(12):
                 terms[j, s] = 0.0
         else:
-            state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, buffer, at, child_entropy, buffer, to, new_entropy, rate, tau, pair_at, pair_weight, pair_entropy, scratch, terms)
+            state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, buffer, at, child_entropy, buffer, to, new_entropy, rate, tau, pair_at, pair_entropy, scratch, terms)
 
 
 @kernel

@@ -4,6 +4,8 @@ A node is a possible step (s, a, r): shares over successors s'. From s' the merg
 next state * n_labels + reward index, next state S being the end.
 """
 
+import numpy as np
+
 from icexact.kernels.chain import _sort
 from icexact.kernels.entropy import pivot_entropy
 from icexact.kernels.jit import kernel
@@ -13,8 +15,8 @@ from icexact.kernels.logarithm import divergence
 @kernel
 def _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, out, row):
     """out[row] = (H(R | S''), H(R), gap, scale of the gap's entropy part, weight of its Bregman part) of the listed joint law, unsorted."""
-    _sort(labels, weights, 0, count)
-    n = 0
+    _sort(labels, weights, np.int64(0), count)
+    n = np.int64(0)
     for i in range(count):
         if n > 0 and labels[n - 1] == labels[i]:
             weights[n - 1] += weights[i]
@@ -22,7 +24,7 @@ def _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rat
             labels[n] = labels[i]
             weights[n] = weights[i]
             n += 1
-    rewards = 0
+    rewards = np.int64(0)
     whole = 0.0
     for i in range(n):
         r = labels[i] % n_labels
@@ -33,10 +35,10 @@ def _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rat
         whole += weights[i]
     for i in range(rewards):
         parts[i] = marginal[touched[i]]
-    right = pivot_entropy(parts, 0, rewards, whole)
+    right = pivot_entropy(parts, np.int64(0), rewards, whole)
     left = 0.0
     blocks = 0
-    i = 0
+    i = np.int64(0)
     while i < n:
         e = i
         block = 0.0
@@ -58,7 +60,7 @@ def _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rat
         out[row, 3] = right + left + 2.0
     else:
         gap = 0.0
-        i = 0
+        i = np.int64(0)
         while i < n:
             e = i
             block = 0.0
@@ -87,7 +89,7 @@ def _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rat
 @kernel
 def node(row, begin, end, successor, share, n_states, zero_label, ptr, entry, weight, n_labels, labels, weights, marginal, touched, parts, rate, tau, out):
     """The terms of one node whose successors are begin..end-1; the end state stays and pays 0."""
-    count = 0
+    count = np.int64(0)
     for b in range(begin, end):
         s = successor[b]
         if s == n_states:
@@ -115,7 +117,7 @@ def nodes(begin, end, group_branch, successor, conditional, n_states, zero_label
             out[g, :] = 0.0
         elif alone:
             if not seen[s]:
-                count = 0
+                count = np.int64(0)
                 for j in range(ptr[s], ptr[s + 1]):
                     labels[count] = entry[j]
                     weights[count] = weight[j]

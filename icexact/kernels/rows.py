@@ -78,6 +78,6 @@ def mix(out, to, n, rows, at, a, c, b, count):
     if count <= 5:
         _assign(out, d, length, rows, at, a, c, b, count)
         return
-    _assign(out, d, length, rows, at, a, c, b, 5)
+    _assign(out, d, length, rows, at, a, c, b, np.int64(5))
     for j in range(5, count, 4):
-        _add(out, d, length, rows, at, a + j, c, b + j, min(4, count - j))
+        _add(out, d, length, rows, at, a + j, c, b + j, min(np.int64(4), count - j))
