@@ -47,7 +47,7 @@ class Occupancy(Result):
         return "\n".join([*lines, self.footer()])
 
 
-def occupancy(mdp, policy, *, horizon=None, discount=1, tolerance=1e-10, budget=4 << 30, progress=None):
+def occupancy(mdp, policy, *, horizon=None, discount=1, tolerance=1e-6, budget=4 << 30, progress=None):
     """How often each state and pair is occupied, exactly.
 
     With `horizon` H: (O1), d_h(s) for h = 0 .. H-1; `.state` [H, S], `.pair` [H, K], `.alive` [H]: the rows of `.state` sum to `.alive`, the
