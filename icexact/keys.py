@@ -5,6 +5,7 @@ is paid once a step, not once a state. Float keys would merge and split atoms at
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +19,14 @@ from icexact.support import WIDE
 _DENSE = 1 << 26  #: entries of a direct table from (reward, rank) to rank; beyond it codes are searched
 
 
+@dataclass(init=False, eq=False)
 class KeyPlan:
     """gamma = a / b and the rewards as integers over q: key K at k steps to go stands for K / (q b^(k-1))."""
+
+    scale: int  #: q
+    rewards: list
+    a: int
+    b: int
 
     def __init__(self, values, gamma):
         self.scale = math.lcm(*(v.denominator for v in values)) if values else 1

@@ -18,6 +18,7 @@ class Lattice:
         self.origin = plan.left + 16 - int(plan.lowest[: horizon + 1].min())
         self.drop = plan.reach + 1
         self.base = 0
+        self._chain = self._entries = None
         self.buffer = np.zeros((self.slots + 1) * self.stride)
         self.low, self.high = np.zeros(self.slots + 1, dtype=np.int64), np.zeros(self.slots + 1, dtype=np.int64)
         kernels.lattice.start(self.n_states, self.slots, self.stride, self.origin, self.buffer, self.low, self.high)
@@ -39,8 +40,11 @@ class Lattice:
         """Laws of the listed states (ascending) one step further back."""
         at = np.empty(max(1, chain.longest), dtype=np.int64)
         base = self._next_base()
+        if chain is not self._chain:
+            successor, reward = np.divmod(chain.entry, n_labels)
+            self._chain, self._entries = chain, (successor, self.plan.label_shift[reward])
         for begin, end in self._ranges(len(states), chain.longest):
-            kernels.lattice.law_step(begin, end, states, self.n_states, chain.ptr, chain.entry, n_labels, self.plan.label_shift, chain.weight, self.stride, self.origin, self.slots, self.base, base, self.buffer, self.low, self.high, at)
+            kernels.lattice.law_step(begin, end, states, self.n_states, chain.ptr, *self._entries, chain.weight, self.stride, self.origin, self.slots, self.base, base, self.buffer, self.low, self.high, at)
         self.base = base
         self.k += 1
 
@@ -49,7 +53,7 @@ class Lattice:
         n = len(states)
         at = np.empty(n, dtype=np.int64)
         base = self._next_base()
-        kernels.lattice.law_step(0, 1, np.zeros(1, dtype=np.int64), self.n_states, np.array([0, n]), states, 1, np.zeros(1, dtype=np.int64), weights, self.stride, self.origin, self.slots, self.base, base, self.buffer, self.low, self.high, at)
+        kernels.lattice.law_step(0, 1, np.zeros(1, dtype=np.int64), self.n_states, np.array([0, n]), states, np.zeros(n, dtype=np.int64), weights, self.stride, self.origin, self.slots, self.base, base, self.buffer, self.low, self.high, at)
         return self._copy(1, base)
 
     def credit_step(self, states, b, policy, child_entropy, new_entropy, rate, tau, terms):

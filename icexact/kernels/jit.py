@@ -118,7 +118,7 @@ def summing_kernel(function):
 
 
 def _compiled(function, fastmath):
-    compiled = numba.njit(nogil=True, fastmath=fastmath, error_model="numpy")(function)
+    compiled = numba.njit(nogil=True, fastmath=fastmath, error_model="numpy", _nrt=False)(function)
     ours = Path(function.__code__.co_filename).parent == Path(__file__).parent  # the stamp speaks for these sources only
     if ours and hasattr(compiled, "_cache"):  # absent with NUMBA_DISABLE_JIT=1
         compiled._cache = _KernelCache(function)

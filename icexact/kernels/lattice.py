@@ -75,20 +75,20 @@ def _claim(t, lo, hi, stride, origin, buffer, low, high):
 
 
 @kernel
-def law_step(begin, end, states, n_states, ptr, entry, n_labels, shift, weight, stride, origin, slots, base, new_base, buffer, low, high, at):
-    """v_h of the listed states begin..end-1 (ascending) from v_{h+1}, on the merged chain: entries are next state * n_labels + reward index."""
+def law_step(begin, end, states, n_states, ptr, successor, shift, weight, stride, origin, slots, base, new_base, buffer, low, high, at):
+    """v_h of the listed states begin..end-1 (ascending) from v_{h+1}, on the merged chain; shift is an entry's reward on the lattice."""
     for i in range(begin, end):
         s = states[i]
         first, last = ptr[s], ptr[s + 1]
         lo = np.int64(1) << 62
         hi = -lo
-        for j in range(first, last):
-            t = slot(entry[j] // n_labels, base, n_states, slots)
-            m = shift[entry[j] % n_labels]
-            lo = min(lo, low[t] + m)
-            hi = max(hi, high[t] + m)
-            at[j - first] = t * stride + origin - m
-        for j in range(last - first):
+        for j in range(np.uint64(first), np.uint64(last)):
+            t = slot(successor[j], base, n_states, slots)
+            m = shift[j]
+            lo = min(lo, low[np.uint64(t)] + m)
+            hi = max(hi, high[np.uint64(t)] + m)
+            at[j - np.uint64(first)] = t * stride + origin - m
+        for j in range(np.uint64(last - first)):
             at[j] += lo
         to, n = _claim(slot(s, new_base, n_states, slots), lo, hi, stride, origin, buffer, low, high)
         mix(buffer, to, n, buffer, at, np.int64(0), weight, first, last - first)

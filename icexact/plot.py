@@ -1,0 +1,155 @@
+"""One picture of an `Analysis`: credit over time, how it adds up to H(Z), and on a grid where it arises."""
+
+import os
+
+import numpy as np
+
+from icexact.analyze import Analysis
+from icexact.results import unit
+
+# Okabe and Ito's colours, told apart by colour-blind readers and in grey
+COLOURS = {"skill": "#0072B2", "luck": "#E69F00", "noise": "#009E73"}
+WHAT = {"skill": "actions", "luck": "transitions", "noise": "rewards"}
+_EMPTY = "#d9d9d9"
+
+
+def plot(analysis, path=None, *, grid=None):
+    """Draw an `Analysis`; the matplotlib `Figure`, also written to `path` where one is given (its ending says the format, PNG without one).
+
+    Left: skill, luck and noise of each step [H], stacked, and below them their running sum, which reaches H(Z). Right, where the states are the cells of a grid
+    (`analysis.grid`, or grid=(rows, columns)): the credit that arises in each state, summed over the steps; cells in which no step is ever taken are grey.
+    Values outside the error bounds' reach are drawn as they are: the bounds are far below a pixel.
+
+    Raises ValueError: a grid that has not S cells, a format that cannot be written; ImportError where matplotlib is not installed.
+
+    >>> import icexact as ic
+    >>> from icexact.plot import plot
+    >>> mdp = ic.examples.shortcut()
+    >>> figure = plot(ic.analyze(mdp, ic.policies.uniform(mdp), horizon=4))
+    >>> [axes.get_xlabel() for axes in figure.axes[:2]]
+    ['', 'step h']
+    """
+    if not isinstance(analysis, Analysis):
+        raise TypeError(f"plot draws what icexact.analyze returns, not a {type(analysis).__name__}")
+    grid = check_grid(analysis.grid if grid is None else grid, analysis.n_states)
+    need_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    credit = analysis.credit
+    maps = [] if grid is None else [part for part in COLOURS if part == "skill" or getattr(credit.by_state, part).value.any()]
+    figure = Figure(figsize=(12.5, 6.2) if maps else (8, 6.2), layout="constrained", dpi=150)
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, wspace=0.03, hspace=0.03)
+    left, right = (figure, None) if not maps else figure.subfigures(1, 2, width_ratios=(1, 1))
+    figure.suptitle(_title(analysis), fontsize=12)
+    _over_time(left.subplots(2, 1, sharex=True, height_ratios=(1, 1)), analysis)
+    if maps:
+        _maps(right, maps, analysis, grid)
+    if path is not None:
+        figure.savefig(path, format=file_format(path))
+    return figure
+
+
+def need_matplotlib():
+    """ImportError that says what to install."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise ImportError("plots need matplotlib; install it with: pip install icexact[plot]") from error
+
+
+def file_format(path):
+    """The format that the path's ending names; ValueError where matplotlib cannot write it."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    ending = os.path.splitext(os.fspath(path))[1][1:].lower() or "png"
+    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    if ending not in known:
+        raise ValueError(f"{path}: a plot cannot be written as .{ending}; possible: {', '.join(known)}")
+    return ending
+
+
+def check_grid(grid, n_states):
+    """(rows, columns) as ints, None for none; ValueError where it has not one cell a state."""
+    if grid is None:
+        return None
+    cells = [int(n) for n in grid]
+    if len(cells) != 2 or cells != list(grid) or min(cells) < 1:
+        raise ValueError(f"grid is {grid!r}; it must be (rows, columns), two integers >= 1")
+    if cells[0] * cells[1] != n_states:
+        raise ValueError(f"a grid of {cells[0]} x {cells[1]} has {cells[0] * cells[1]} cells, but the model has {n_states} states")
+    return cells[0], cells[1]
+
+
+def _title(analysis):
+    name = analysis.source.get("name") or "MDP"
+    discount = "" if analysis.discount == 1 else f", discount {analysis.discount}"
+    return f"{name}, {_count(analysis.horizon, 'step')}{discount}: skill + luck + noise = H(Z) = {analysis.credit.return_entropy} {unit(analysis.base)}"
+
+
+def _count(n, what):
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _over_time(axes, analysis):
+    credit, name, whole = analysis.credit, unit(analysis.base), float(analysis.credit.return_entropy)
+    edges = np.arange(analysis.horizon + 1) - 0.5
+    now, sofar = axes
+    for at, running in ((now, False), (sofar, True)):
+        base = np.zeros(analysis.horizon)
+        for part, colour in COLOURS.items():
+            value = getattr(credit, part).value
+            height = np.cumsum(value) if running else value
+            label = f"{part}, by {WHAT[part]}" + (f" ({100 * value.sum() / whole:.1f} %)" if whole > 0 else "")
+            if analysis.horizon:
+                at.stairs(base + height, edges, baseline=base, fill=True, color=colour, label=label, linewidth=0)
+            base = base + height
+        at.set_ylim(0, 1.08 * (base.max(initial=0.0) if base.max(initial=0.0) > 0 else 1.0))
+        at.spines[["top", "right"]].set_visible(False)
+        at.grid(axis="y", color="#e5e5e5", linewidth=0.6)
+        at.set_axisbelow(True)
+    if analysis.horizon:
+        now.set_xlim(edges[0], edges[-1])
+        now.xaxis.get_major_locator().set_params(integer=True)
+        now.legend(frameon=False, fontsize=9, loc="best")
+    else:
+        now.text(0.5, 0.5, "no steps", transform=now.transAxes, ha="center", color="#555555")
+    if whole == 0 and analysis.horizon:
+        now.text(0.5, 0.4, "the return is certain: H(Z) = 0", transform=now.transAxes, ha="center", color="#555555")
+    sofar.axhline(whole, color="black", linewidth=1, linestyle=(0, (5, 3)))
+    sofar.annotate("H(Z)", (0, whole), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points", fontsize=9)
+    sofar.set_ylim(0, 1.15 * whole if whole > 0 else 1.0)
+    now.set_title("credit of each step", fontsize=10, loc="left")
+    sofar.set_title("credit up to and with step h", fontsize=10, loc="left")
+    for at in axes:
+        at.set_ylabel(name)
+    sofar.set_xlabel("step h")
+
+
+def _maps(figure, maps, analysis, grid):
+    from matplotlib.colors import LinearSegmentedColormap
+
+    idle = ~(analysis.occupancy.state.value > 0).any(axis=0)
+    wide = grid[1] > 2 * grid[0]  # wide maps go one above the other
+    if len(maps) == 1:
+        places = [figure.subplots()]
+    elif wide:
+        places = figure.subplots(len(maps), 1)
+    else:
+        cells = figure.add_gridspec(2, len(maps) - 1, height_ratios=(1.5, 1))
+        places = [figure.add_subplot(cells[0, :])] + [figure.add_subplot(cells[1, i]) for i in range(len(maps) - 1)]
+    for place, part in zip(places, maps):
+        value = getattr(analysis.credit.by_state, part).value
+        shown = np.ma.masked_array(value, idle & (value == 0)).reshape(grid)
+        colours = LinearSegmentedColormap.from_list(part, ["#ffffff", COLOURS[part]]).with_extremes(bad=_EMPTY)
+        image = place.imshow(shown, cmap=colours, vmin=0, vmax=value.max() if value.max() > 0 else 1.0, interpolation="nearest")
+        main = part == "skill"
+        place.set_title(f"{part} by state: where {WHAT[part]} put it in", fontsize=10 if main or wide else 9, loc="left")
+        place.set_xlabel("column")
+        place.set_ylabel("row")
+        for axis, n in ((place.xaxis, grid[1]), (place.yaxis, grid[0])):
+            axis.get_major_locator().set_params(integer=True, nbins=min(n, 12), min_n_ticks=1)
+        bar = figure.colorbar(image, ax=place, shrink=0.9, pad=0.02)
+        bar.set_label(unit(analysis.base))
+        bar.formatter.set_powerlimits((-3, 3))
