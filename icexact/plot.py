@@ -1,5 +1,6 @@
 """One picture of an `Analysis`: credit over time, how it adds up to H(Z), and on a grid where it arises."""
 
+import math
 import os
 
 import numpy as np
@@ -18,7 +19,7 @@ def plot(analysis, path=None, *, grid=None):
 
     Left: skill, luck and noise of each step [H], stacked, and below them their running sum, which reaches H(Z). Right, where the states are the cells of a grid
     (`analysis.grid`, or grid=(rows, columns)): the credit that arises in each state, summed over the steps; cells in which no step is ever taken are grey.
-    Values outside the error bounds' reach are drawn as they are: the bounds are far below a pixel.
+    The error bounds are far below a pixel and are not drawn.
 
     Raises ValueError: a grid that has not S cells, a format that cannot be written; ImportError where matplotlib is not installed.
 
@@ -41,11 +42,14 @@ def plot(analysis, path=None, *, grid=None):
     figure = Figure(figsize=(12.5, 6.2) if maps else (8, 6.2), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, wspace=0.03, hspace=0.03)
-    left, right = (figure, None) if not maps else figure.subfigures(1, 2, width_ratios=(1, 1))
+    left, *right = figure.subfigures(1, 2 if maps else 1, squeeze=False)[0]  # its own subfigure even if alone: the legend outside the axes stays clear of the title
     figure.suptitle(_title(analysis), fontsize=12)
-    _over_time(left.subplots(2, 1, sharex=True, height_ratios=(1, 1)), analysis)
+    axes = left.subplots(2, 1, sharex=True)
+    _over_time(axes, analysis)
+    if float(credit.return_entropy) > 0:
+        left.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False, fontsize=10, handlelength=1.2, columnspacing=1.5)
     if maps:
-        _maps(right, maps, analysis, grid)
+        _maps(right[0], maps, analysis, grid)
     if path is not None:
         figure.savefig(path, format=file_format(path))
     return figure
@@ -101,7 +105,7 @@ def _over_time(axes, analysis):
         for part, colour in COLOURS.items():
             value = getattr(credit, part).value
             height = np.cumsum(value) if running else value
-            label = f"{part}, by {WHAT[part]}" + (f" ({100 * value.sum() / whole:.1f} %)" if whole > 0 else "")
+            label = f"{part} {100 * value.sum() / whole:.1f} %" if whole > 0 else part
             if analysis.horizon:
                 at.stairs(base + height, edges, baseline=base, fill=True, color=colour, label=label, linewidth=0)
             base = base + height
@@ -111,12 +115,11 @@ def _over_time(axes, analysis):
         at.set_axisbelow(True)
     if analysis.horizon:
         now.set_xlim(edges[0], edges[-1])
-        now.xaxis.get_major_locator().set_params(integer=True)
-        now.legend(frameon=False, fontsize=9, loc="best")
+        now.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     else:
-        now.text(0.5, 0.5, "no steps", transform=now.transAxes, ha="center", color="#555555")
-    if whole == 0 and analysis.horizon:
-        now.text(0.5, 0.4, "the return is certain: H(Z) = 0", transform=now.transAxes, ha="center", color="#555555")
+        now.set_xticks([])
+    if whole == 0:
+        now.text(0.5, 0.5, "the return is certain: no credit to give" if analysis.horizon else "no steps: no credit to give", transform=now.transAxes, ha="center", color="#555555")
     sofar.axhline(whole, color="black", linewidth=1, linestyle=(0, (5, 3)))
     sofar.annotate("H(Z)", (0, whole), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points", fontsize=9)
     sofar.set_ylim(0, 1.15 * whole if whole > 0 else 1.0)
@@ -129,6 +132,7 @@ def _over_time(axes, analysis):
 
 def _maps(figure, maps, analysis, grid):
     from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.ticker import FuncFormatter
 
     idle = ~(analysis.occupancy.state.value > 0).any(axis=0)
     wide = grid[1] > 2 * grid[0]  # wide maps go one above the other
@@ -144,12 +148,18 @@ def _maps(figure, maps, analysis, grid):
         shown = np.ma.masked_array(value, idle & (value == 0)).reshape(grid)
         colours = LinearSegmentedColormap.from_list(part, ["#ffffff", COLOURS[part]]).with_extremes(bad=_EMPTY)
         image = place.imshow(shown, cmap=colours, vmin=0, vmax=value.max() if value.max() > 0 else 1.0, interpolation="nearest")
-        main = part == "skill"
-        place.set_title(f"{part} by state: where {WHAT[part]} put it in", fontsize=10 if main or wide else 9, loc="left")
+        place.set_title(f"{part} by state, put in by {WHAT[part]}" if wide or part == "skill" else f"{part}, by {WHAT[part]}", fontsize=10, loc="left")
         place.set_xlabel("column")
         place.set_ylabel("row")
         for axis, n in ((place.xaxis, grid[1]), (place.yaxis, grid[0])):
             axis.get_major_locator().set_params(integer=True, nbins=min(n, 12), min_n_ticks=1)
-        bar = figure.colorbar(image, ax=place, shrink=0.9, pad=0.02)
-        bar.set_label(unit(analysis.base))
-        bar.formatter.set_powerlimits((-3, 3))
+        bar = figure.colorbar(image, cax=place.inset_axes([1.02, 0, 0.02, 1] if wide else [1.04, 0, 0.05, 1]))
+        bar.locator.set_params(nbins=5)
+        power = math.floor(math.log10(value.max())) if value.max() > 0 else 0
+        power = power if abs(power) > 2 else 0
+        # the power of ten belongs to the unit, not over the title
+        bar.formatter = FuncFormatter(lambda x, _, power=power: f"{x / 10.0**power:.3g}")
+        bar.set_label((f"$10^{{{power}}}$ " if power else "") + unit(analysis.base))
+        bar.outline.set_linewidth(0.5)
+    if idle.any():
+        figure.supxlabel("grey: no step is taken there", fontsize=8, color="#555555")

@@ -12,10 +12,12 @@ from fractions import Fraction
 import numpy as np
 
 from icexact import kernels
+from icexact.chain import merged, outcome_labels
 from icexact.errors import BudgetError
 from icexact.results import bytes_text
 
 WIDE = 1 << 62  #: keys beyond are Python integers
+SMALL = 16 << 20  #: bytes of two lattice tables side by side
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +58,7 @@ class LatticePlan:
 
 def lattice_plan(mdp, possible, horizon, progress=None):
     """The `LatticePlan`, None where the rewards do not fit int64 lattice points."""
-    values, index = mdp.rewards.values, mdp.rewards.index
-    played = np.repeat(possible, np.diff(mdp.branch_ptr))
+    values = mdp.rewards.values
     # unplayed pairs have laws too, so every reward of the model is on the lattice
     scale = math.lcm(*(v.denominator for v in values))
     numbers = [int(v * scale) for v in values]
@@ -68,18 +69,20 @@ def lattice_plan(mdp, possible, horizon, progress=None):
         return None
     label_shift = np.zeros(len(values) + 1, dtype=np.int64)
     label_shift[:-1] = points
-    shift = label_shift[index]
-    low, high = np.zeros((2, mdp.n_states), dtype=np.int64), np.zeros((2, mdp.n_states), dtype=np.int64)
-    lowest, highest, atoms = np.zeros(horizon + 1, dtype=np.int64), np.zeros(horizon + 1, dtype=np.int64), np.full(horizon + 1, mdp.n_states)
-    widest = 1
+    chain = merged(mdp, possible.astype(np.float64), outcome_labels(mdp, len(values) + 1))
+    successor, label = np.divmod(chain.entry, len(values) + 1)
+    shift = label_shift[label]
+    low, high = np.zeros((2, mdp.n_states + 1), dtype=np.int64), np.zeros((2, mdp.n_states + 1), dtype=np.int64)
+    lowest, highest, widest, atoms = np.zeros((4, horizon + 1), dtype=np.int64)
+    widest[0], atoms[0] = 1, mdp.n_states
     for k in range(1, horizon + 1):
         now, before = k % 2, (k - 1) % 2
-        lowest[k], highest[k], atoms[k] = kernels.lattice.windows(mdp.pair_ptr, mdp.branch_ptr, mdp.next_state, mdp.ends, shift, possible, low[before], high[before], low[now], high[now])
-        widest = max(widest, int((high[now] - low[now]).max()) + 1)
-    alive = played & ~mdp.ends
-    branch_state = np.repeat(mdp.pair_state, np.diff(mdp.branch_ptr))
-    reach = int(np.abs(mdp.next_state[alive] - branch_state[alive]).max()) if alive.any() else 0
-    return LatticePlan(Fraction(step, scale), Fraction(base, scale), label_shift, lowest, highest, atoms, widest, reach, mdp.n_states)
+        lowest[k], highest[k], widest[k], atoms[k] = kernels.lattice.windows(chain.ptr, successor, shift, low[before], high[before], low[now], high[now])
+    alive = successor < mdp.n_states
+    distance = np.abs(successor - np.repeat(np.arange(mdp.n_states), np.diff(chain.ptr)))[alive]
+    plan = LatticePlan(Fraction(step, scale), Fraction(base, scale), label_shift, lowest, highest, atoms, int(widest.max()), int(distance.max(initial=0)), mdp.n_states)
+    # small tables are quicker side by side: a row that has not changed then need not move
+    return plan.apart() if plan.apart().bytes(horizon) <= SMALL else plan
 
 
 def choose(mdp, possible, horizon, gamma, engine, budget):

@@ -117,8 +117,14 @@ def summing_kernel(function):
     return _compiled(function, {"contract", "reassoc"})
 
 
-def _compiled(function, fastmath):
-    compiled = numba.njit(nogil=True, fastmath=fastmath, error_model="numpy", _nrt=False)(function)
+def inlined(function):
+    """A helper that is pasted into its callers: an array passed on costs some ten words a call, which a short row would feel."""
+    return _compiled(function, {"contract"}, forceinline=True)
+
+
+def _compiled(function, fastmath, **more):
+    # _nrt=False: no reference counts, which were two thirds of the time on short rows; so a kernel may not allocate
+    compiled = numba.njit(nogil=True, fastmath=fastmath, error_model="numpy", _nrt=False, **more)(function)
     ours = Path(function.__code__.co_filename).parent == Path(__file__).parent  # the stamp speaks for these sources only
     if ours and hasattr(compiled, "_cache"):  # absent with NUMBA_DISABLE_JIT=1
         compiled._cache = _KernelCache(function)

@@ -12,33 +12,30 @@ away, the new row of s may take the slot of the old row of s-w-1, which nobody n
 import numpy as np
 
 from icexact.kernels.information import pair_divergence, state_terms
-from icexact.kernels.jit import kernel
+from icexact.kernels.jit import inlined, kernel
 from icexact.kernels.rows import mix, padded
 
 
 @kernel
-def windows(pair_ptr, branch_ptr, next_state, ends, shift, possible, low, high, new_low, new_high):
-    """One step back of every state's window, by all its possible pairs; returns (smallest low, largest high, sum of widths)."""
-    least = 0
-    most = 0
-    atoms = 0
-    for s in range(len(pair_ptr) - 1):
+def windows(ptr, successor, shift, low, high, new_low, new_high):
+    """One step back of every state's window over the chain's entries, the end state being S; returns (smallest low, largest high, widest, sum of widths)."""
+    least, most, widest, atoms = np.int64(0), np.int64(0), np.int64(1), np.int64(0)
+    for s in range(np.uint64(len(ptr) - 1)):
         lo = np.int64(1) << 62
         hi = -lo
-        for k in range(pair_ptr[s], pair_ptr[s + 1]):
-            if possible[k]:
-                for b in range(branch_ptr[k], branch_ptr[k + 1]):
-                    t = next_state[b]
-                    lo = min(lo, shift[b] + (np.int64(0) if ends[b] else low[t]))
-                    hi = max(hi, shift[b] + (np.int64(0) if ends[b] else high[t]))
+        for j in range(np.uint64(ptr[s]), np.uint64(ptr[s + np.uint64(1)])):
+            t = np.uint64(successor[j])
+            lo = min(lo, low[t] + shift[j])
+            hi = max(hi, high[t] + shift[j])
         if hi < lo:
             lo, hi = np.int64(0), np.int64(0)
         new_low[s] = lo
         new_high[s] = hi
         least = min(least, lo)
         most = max(most, hi)
+        widest = max(widest, hi - lo + 1)
         atoms += hi - lo + 1
-    return least, most, atoms
+    return least, most, widest, atoms
 
 
 @kernel
@@ -52,7 +49,7 @@ def start(n_states, slots, stride, origin, buffer, low, high):
             buffer[t * stride + origin] = 1.0
 
 
-@kernel
+@inlined
 def slot(state, base, n_states, slots):
     if state == n_states:
         return slots
@@ -60,7 +57,7 @@ def slot(state, base, n_states, slots):
     return t - slots if t >= slots else t
 
 
-@kernel
+@inlined
 def _claim(t, lo, hi, stride, origin, buffer, low, high):
     """Make slot t ready for a row on [lo, hi]: what the row before left outside is cleared. Returns (where it starts, padded length)."""
     n = padded(hi - lo + 1)
@@ -72,6 +69,18 @@ def _claim(t, lo, hi, stride, origin, buffer, low, high):
     low[t] = lo
     high[t] = hi
     return row + lo, n
+
+
+@inlined
+def _certain(t, z, stride, origin, buffer, low, high):
+    """The unit law at z into slot t; a slot that holds it already is left alone."""
+    if low[t] != z or high[t] != z:
+        row = t * stride + origin
+        for i in range(row + low[t], row + high[t] + 1):
+            buffer[np.uint64(i)] = 0.0
+        buffer[row + z] = 1.0
+        low[t] = z
+        high[t] = z
 
 
 @kernel
@@ -90,8 +99,12 @@ def law_step(begin, end, states, n_states, ptr, successor, shift, weight, stride
             at[j - np.uint64(first)] = t * stride + origin - m
         for j in range(np.uint64(last - first)):
             at[j] += lo
-        to, n = _claim(slot(s, new_base, n_states, slots), lo, hi, stride, origin, buffer, low, high)
-        mix(buffer, to, n, buffer, at, np.int64(0), weight, first, last - first)
+        own = slot(s, new_base, n_states, slots)
+        if lo == hi:
+            _certain(own, lo, stride, origin, buffer, low, high)
+        else:
+            to, n = _claim(own, lo, hi, stride, origin, buffer, low, high)
+            mix(buffer, to, n, buffer, at, np.int64(0), weight, first, last - first)
 
 
 @kernel
@@ -114,16 +127,15 @@ def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group
                     at[b - first] = t * stride + origin - shift[b]
         for j in range(group_branch[group_ptr[pair_ptr[s + 1]]] - first):
             at[j] += lo
-        to, n = _claim(slot(s, new_base, n_states, slots), lo, hi, stride, origin, buffer, low, high)
+        own = slot(s, new_base, n_states, slots)
         if lo == hi:
             # a certain return: every information is exactly 0
-            for z in range(n):
-                buffer[to + z] = 0.0
-            buffer[to] = 1.0
+            _certain(own, lo, stride, origin, buffer, low, high)
             new_entropy[s] = 0.0
             for j in range(12):
                 terms[j, s] = 0.0
         else:
+            to, n = _claim(own, lo, hi, stride, origin, buffer, low, high)
             state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, buffer, at, child_entropy, buffer, to, new_entropy, rate, tau, pair_at, pair_entropy, scratch, terms)
 
 

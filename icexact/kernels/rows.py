@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from icexact.kernels.jit import kernel
+from icexact.kernels.jit import inlined
 
 PAD = 16  # lengths are rounded up to it: what lies beyond a window is zero, and there is no tail
 
@@ -55,12 +55,12 @@ def _add_block(typing_context, out, to, rows, at, c):
     return _block_code(True)(typing_context, out, to, rows, at, c)
 
 
-@kernel
+@inlined
 def padded(n):
     return (n + (PAD - 1)) & ~(PAD - 1)
 
 
-@kernel
+@inlined
 def _assign(out, d, n, rows, at, a, c, b, m):
     step = np.uint64(PAD)
     a0 = np.uint64(at[a])
@@ -93,7 +93,7 @@ def _assign(out, d, n, rows, at, a, c, b, m):
         _store_block(out, d + z, rows, (a0 + z, a1 + z, a2 + z, a3 + z, a4 + z), (c0, c1, c2, c3, c4))
 
 
-@kernel
+@inlined
 def _add(out, d, n, rows, at, a, c, b, m):
     step = np.uint64(PAD)
     a0 = np.uint64(at[a])
@@ -120,7 +120,7 @@ def _add(out, d, n, rows, at, a, c, b, m):
         _add_block(out, d + z, rows, (a0 + z, a1 + z, a2 + z, a3 + z), (c0, c1, c2, c3))
 
 
-@kernel
+@inlined
 def mix(out, to, n, rows, at, a, c, b, count):
     """out[to : to+n] = sum over i < count of c[b+i] * rows[at[a+i] : at[a+i]+n]; n is a multiple of 16, count >= 1, out is none of the rows."""
     d = np.uint64(to)
