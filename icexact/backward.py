@@ -19,7 +19,9 @@ from icexact.occupancy import Forward, propagate
 from icexact.progress import Progress
 from icexact.support import choose, over_budget
 
-TAU = 2e-9  #: an entropy difference is taken as it is where its error is below this share of it, else it is done again in Bregman form
+TAU = 2e-8  #: an entropy difference is taken as it is where its error is below this share of it, else it is done again in Bregman form
+SMALL_TAU = 1e-12  #: the same where the work is small: then more digits cost nothing that is felt
+SMALL = 1 << 18  #: pairs times atoms of the widest law, for one step
 PARTS = ("skill", "luck", "noise")
 
 
@@ -50,25 +52,21 @@ class _Sums:
 
     def __init__(self, horizon, n_states):
         self.step = np.zeros((12, horizon + 1))
-        self.entropic = np.zeros((3, horizon + 1))  # proven error of the entropy parts
+        self.rate = np.zeros((3, horizon + 1))  # of the entropy parts
         self.state = np.zeros((12, n_states))
-        self.state_entropic = np.zeros((3, n_states))
 
     def add(self, h, weights, terms, states, rate):
         sums = np.empty(12)
-        kernels.entropy.weighted_sums(weights, terms, states, sums)
+        kernels.entropy.weigh(weights, terms, states, sums, self.state)
         self.put(h, sums, rate)
-        piece = terms[:, states] * weights[states]
-        self.state[:, states] += piece
-        self.state_entropic[:, states] += rate * piece[1::4]
 
     def put(self, h, sums, rate):
         for i, late in ((0, 0), (1, 1), (2, 0)):  # the luck of the transition that leaves step h belongs to step h + 1
             self.step[4 * i : 4 * i + 4, h + late] = sums[4 * i : 4 * i + 4]
-            self.entropic[i, h + late] = rate * sums[4 * i + 1]
+            self.rate[i, h + late] = rate
 
 
-def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None, tau=TAU, laws=True):
+def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None, tau=None, laws=True):
     """Run the passes on the part of the model that can be occupied; `laws=False` leaves out all that needs return laws."""
     part = restrict(mdp, policy, horizon)
     model, read = part.mdp, part.policy
@@ -97,16 +95,17 @@ def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None,
         for h in range(horizon - 1, -1, -1):
             states, weights = forward.support[h], read.at(h)
             if laws:
-                rate = counts.rate(h, max(width, walk.width))
-                walk.credit_step(states, b, weights, later_entropy, entropy, rate, tau, terms)
+                rate = counts.rate(max(width, walk.width))
+                share = tau or (SMALL_TAU if walk.width * model.n_pairs <= SMALL else TAU)
+                walk.credit_step(states, b, weights, later_entropy, entropy, rate, share, terms)
                 width = max(width, walk.width)
                 entropy, later_entropy = later_entropy, entropy
-                sums.add(h, forward.state[h], terms, states, counts.rate(h, width))
+                sums.add(h, forward.state[h], terms, states, counts.rate(width))
             values.step(h, states, forward.state[h])
             bar.advance()
-    result = Backward(None, None, None, None, None, None, 0, 0.0, _policy_entropy(model, read, forward), _proposition_1(model, read, b, forward, tau), *values.split(forward), forward, part.states, method)
+    result = Backward(None, None, None, None, None, None, 0, 0.0, _policy_entropy(model, read, forward), _proposition_1(model, read, b, forward, tau or TAU), *values.split(forward), forward, part.states, method)
     if laws:
-        _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau)
+        _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau or TAU)
     return result
 
 
@@ -125,6 +124,8 @@ class _Counts:
         self.q = np.append(self.v[1:] + q, 0)
         self.m = np.append(self.v[1:] + m, 0)
         self.shares = max(self.policy, share) + b.largest_state
+        # a mixture from its computed parts, by whichever way it was formed
+        self.mixing = max(self.policy + 1 + bounds.mixture_depth(b.most_actions), share + m + q + group)
         self.weights = self.policy + group + 4
         self.horizon = horizon
         self.least = float(model.probability.min()) * float(policy.table[policy.table > 0].min())
@@ -134,8 +135,8 @@ class _Counts:
             extra = bounds.underflow_count(horizon, self.terms)
             self.v, self.q, self.m = self.v + extra, self.q + extra, self.m + extra
 
-    def rate(self, h, width):
-        return bounds.entropy_rate(max(self.v[h], self.q[h], self.m[h]), width, self.shares)
+    def rate(self, width):
+        return bounds.entropy_rate(self.mixing, width, self.shares)
 
     def parts(self):
         """Roundings of (p, q) in the Bregman sums of skill and noise at step h and luck at step h + 1: int [3, 2, H+1] in the order of PARTS."""
@@ -147,27 +148,27 @@ class _Counts:
         return np.stack([np.stack([self.q, self.v]), late, np.stack([self.m, self.q])])
 
 
-def _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau):
+def _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau or TAU):
     """The first state's share, the law of Z and its entropy, and the errors of all sums."""
     horizon, forward = counts.horizon, result.forward
     starts = forward.support[0]
     first = start_branching(starts, np.ascontiguousarray(model.initial[starts]))
     z_count = int(counts.v[0]) + model.initial_rounding + 1 + bounds.mixture_depth(len(starts))
     z_entropy, terms = np.zeros(1), np.zeros((12, 1))
-    rate = bounds.entropy_rate(z_count, width * len(starts), model.initial_rounding + len(starts))
+    rate = bounds.entropy_rate(model.initial_rounding + 1 + bounds.mixture_depth(len(starts)), width * len(starts), model.initial_rounding + len(starts))
     law = walk.credit_start(first, later_entropy, z_entropy, rate, tau, terms)
     keys, p = law.row(0)
     sums.step[4:8, 0] = terms[4:8, 0]
-    sums.entropic[1, 0] = rate * terms[5, 0]
+    sums.rate[1, 0] = rate
 
     p_count, q_count = counts.parts().transpose(1, 0, 2)
     q_count[1, 0], p_count[1, 0] = z_count, counts.v[0]
     step = sums.step.reshape(3, 4, horizon + 1)
     result.value = step[:, 0, :horizon].copy()
-    error = sums.entropic.copy()
+    error = np.zeros((3, horizon + 1))
     for i in range(3):
         for h in range(horizon):
-            error[i, h] += bounds.divergence_error(step[i, 2, h], step[i, 3, h], p_count[i, h], q_count[i, h], width)
+            error[i, h] = bounds.difference_error(*step[i, :, h], p_count[i, h], q_count[i, h], sums.rate[i, h], width)
     weight = np.append(forward.count, 0) + counts.weights
     weight = np.stack([weight, np.append(0, weight[:-1]) + 1, weight])
     error = error * (1 + bounds.gamma(weight)) + step[:, 0] * bounds.gamma(weight)
@@ -175,7 +176,7 @@ def _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, widt
     result.error = (error[:, :horizon] + lost) * (1 + 1e-9)
 
     state = sums.state.reshape(3, 4, -1)
-    by_state_error = sums.state_entropic + np.stack([bounds.divergence_error(state[i, 2], state[i, 3], int(p_count[i].max()), int(q_count[i].max()), width) for i in range(3)])
+    by_state_error = np.stack([bounds.difference_error(*state[i], int(p_count[i].max()), int(q_count[i].max()), counts.rate(width), width) for i in range(3)])
     relative = bounds.gamma(int(weight.max()) + horizon + 2)
     by_state_error = (by_state_error * (1 + relative) + state[:, 0] * relative + horizon * lost) * (1 + 1e-9)
     result.by_state, result.by_state_error = np.zeros((3, mdp.n_states)), np.zeros((3, mdp.n_states))
@@ -229,31 +230,31 @@ def _proposition_1(model, policy, b, forward, tau):
             longest = chain.longest
             length = max(b.largest_group, len(starts) if h == 0 else 0) * longest + 1
             count = 2 * pair + b.largest_group + policy.rounding + model.initial_rounding + 4 + chain.most + length
-            rate = bounds.entropy_rate(4 * count, length, length)
+            rate = bounds.entropy_rate(2 * count, 1, 2 * length + 2 * bounds.LOG + 12)
             room = np.empty(length, dtype=np.int64), np.empty(length), np.zeros(n_labels), np.empty(n_labels, dtype=np.int64), np.empty(max(length, n_labels))
             out = None
         if h == 0:
-            one = np.zeros((1, 5))
+            one = np.zeros((1, 6))
             kernels.reward_entropy.node(0, 0, len(starts), _frozen(starts.copy()), _frozen(model.initial[starts]), model.n_states, zero, chain.ptr, chain.entry, chain.weight, n_labels, *room, rate, tau, one)
             sums, weight_count, mass = one[0], 0, 1.0
         else:
             if out is None:
-                out = np.zeros((groups, 5))
-                seen, state_out = np.zeros(model.n_states, dtype=np.bool_), np.zeros((model.n_states, 5))
+                out = np.zeros((groups, 6))
+                seen, state_out = np.zeros(model.n_states, dtype=np.bool_), np.zeros((model.n_states, 6))
                 step = max(1, (1 << 24) // length)
                 for begin in range(0, groups, step):
                     kernels.reward_entropy.nodes(begin, min(begin + step, groups), b.group_branch, b.successor, b.conditional, model.n_states, zero, chain.ptr, chain.entry, chain.weight, n_labels, *room, rate, tau, seen, state_out, out)
                 columns = np.ascontiguousarray(out.T)
             weights = (forward.state[h - 1][model.pair_state] * policy.at(h - 1))[group_pair] * b.group_probability
-            sums = np.empty(5)
+            sums = np.empty(6)
             kernels.entropy.weighted_sums(weights, columns, every_group, sums)
             weight_count = int(forward.count[h - 1]) + policy.rounding + pair + b.largest_group + 6
         if h == horizon - 1:
-            sums = np.array([sums[1], sums[1], 0.0, 0.0, 0.0])
+            sums = np.array([sums[1], sums[1], 0.0, 0.0, 0.0, 0.0])
         value[:, h] = sums[:3]
         relative = bounds.pivot_rate(4 * count, length) + float(bounds.gamma(weight_count))
         error[:2, h] = sums[:2] * relative
-        error[2, h] = rate * sums[3] + bounds.divergence_error(sums[2], sums[4], count, 2 * count + 4, length) + sums[2] * bounds.gamma(weight_count)
+        error[2, h] = bounds.difference_error(*sums[2:], count, 2 * count + 4, rate, length) + sums[2] * bounds.gamma(weight_count)
     return value, error * (1 + 1e-9) + forward.underflow * model.n_states * 100
 
 

@@ -15,7 +15,6 @@ import numpy as np
 UNIT = 2.0**-53
 LOG = 4  #: units u: 2 ulp; measured 0.8 ulp
 DIVERGENCE = 40  #: units u; measured 21
-BLOCK = 256  #: kernels.entropy sums rows in blocks of that many
 TINY_EXPONENT = -1000  #: atoms below 2^-1000 count as 0 in information sums
 _SLACK = 1 + 1e-9  #: for the rounding of the bounds themselves
 
@@ -30,7 +29,7 @@ def gamma(n):
 
 def row_depth(n):
     """Additions on the deepest path of a row sum of n terms (kernels.entropy)."""
-    return min(n, BLOCK) + math.ceil(n / BLOCK) + 1
+    return min(n + 16, 64) + math.ceil(n / 1024)
 
 
 def mixture_depth(n):
@@ -38,14 +37,14 @@ def mixture_depth(n):
     return max(0, n - 1) if n <= 5 else 4 + 4 * math.ceil((n - 5) / 4)
 
 
-def entropy_rate(count, width, shares=0):
-    """rate such that |computed - exact| <= rate (H + 1) for an entropy, and <= rate * scale for a difference of entropies with those shares.
+def entropy_rate(mixing, width, shares=0):
+    """rate such that a difference of entropies H(mix) - sum share H(part) is evaluated to within rate * scale, scale = H(mix) + sum share H(part) + 2.
 
-    The law has `count` roundings an atom and at most `width` atoms; `shares` are the roundings of the weights and of their sum. The 1 stands for the mass,
-    which the computed law may miss: |H(p^) - H(p)| <= eps H + (eps + eps^2/2) (exactness.md section 1.2).
+    This is the evaluation alone, of the parts as they were computed: `mixing` roundings make the mixture from them, `shares` are those of the weights and of
+    their sum. What the parts' own errors do to the difference is `law_error`, which vanishes with the value: they move the mixture along with them.
     """
-    eps = float(gamma(count))
-    return (eps * (1 + eps) + float(gamma(row_depth(width) + LOG + 4 + shares)) * (1 + eps)) * _SLACK
+    eps = float(gamma(mixing))
+    return (eps * (1 + eps) + float(gamma(row_depth(width) + LOG + 6 + shares)) * (1 + eps)) * _SLACK
 
 
 def pivot_rate(count, width):
@@ -53,29 +52,36 @@ def pivot_rate(count, width):
     return float(gamma(count) + gamma(2 * width + 2 * LOG + 12)) * _SLACK
 
 
-def divergence_error(value, weight, p_count, q_count, width):
-    """Error of a weighted sum of Kullback-Leibler divergences in Bregman form (exactness.md section 1.3); arrays broadcast.
+def law_error(value, weight, p_count, q_count):
+    """What the errors of the laws can do to a weighted sum of Kullback-Leibler divergences (exactness.md section 1.3); arrays broadcast.
 
-    value: the computed sum; weight: the sum of its weights. The total variation is bounded by Pinsker's inequality, averaged by
-    Jensen's: sum w TV <= sqrt(weight * value / 2). The bound is in terms of the exact value, so it is iterated from the computed one.
+    value: (an upper bound of) the exact sum; weight: the sum of its weights. Atoms of p and q have p_count and q_count roundings. The total variation is bounded
+    by Pinsker's inequality, averaged by Jensen's: sum w TV <= sqrt(weight * value / 2). It holds for a difference of entropies too, since that is the
+    divergence of its parts from their mixture, exactly so for unnormalised laws as well.
     """
     p = math.expm1(p_count * UNIT * _SLACK)
     q = q_count * UNIT * _SLACK
-    evaluation = float(gamma(row_depth(width) + DIVERGENCE + 8))
-    value = np.asarray(value, dtype=np.float64)
     weight = np.asarray(weight, dtype=np.float64) * _SLACK
-    second = weight * (p * p * (1 + p) + q * q + 2 * p * q)
-    exact = value
+    value = np.asarray(value, dtype=np.float64)
+    variation = np.sqrt(weight * value / 2)
+    return (p * (value + 2 * variation) + 2 * q * variation + weight * (p * p * (1 + p) + q * q + 2 * p * q)) * _SLACK
+
+
+def difference_error(value, scale, bregman, weight, p_count, q_count, rate, width):
+    """Error of a weighted sum of information terms, of which `bregman` was summed in Bregman form and the rest as entropies with that rate and scale."""
+    value = np.asarray(value, dtype=np.float64)
+    evaluation = (rate * np.asarray(scale) + float(gamma(row_depth(width) + DIVERGENCE + 8)) * np.asarray(bregman)) * _SLACK
+    exact = value + evaluation
+    # the bound is in terms of the exact value, so it is iterated from the computed one
     for _ in range(60):
-        variation = np.sqrt(weight * exact / 2)
-        error = (p * (exact + 2 * variation) + 2 * q * variation + second) * (1 + evaluation) + evaluation * exact
+        error = evaluation + law_error(exact, weight, p_count, q_count) * (1 + 1e-6)
         grown = value + error
         if (grown <= exact * (1 + 1e-12)).all():
             break
         exact = np.maximum(exact, grown)
     else:
-        error = 2 * error + 1e-3 * second
-    return np.where(weight > 0, error * _SLACK, 0.0)
+        error = 2 * error
+    return np.where(np.asarray(weight) > 0, error, 0.0)
 
 
 def may_underflow(least_start, least_weight, steps):

@@ -14,10 +14,11 @@ import sys
 import warnings
 from dataclasses import replace
 from importlib import metadata
+from itertools import pairwise
 
 import numpy as np
 
-from icexact import examples, policies
+from icexact import examples, plot, policies
 from icexact._version import __version__
 from icexact.analyze import analyze
 from icexact.io.gymnasium import from_gymnasium
@@ -63,24 +64,33 @@ def main(argv=None):
     """
     try:
         args = _parser().parse_args(argv)
+        code = args.run(args)
+        if sys.stdout is not None:  # as it is under `>&-`
+            sys.stdout.flush()
+        return code
     except SystemExit as stop:  # argparse has said why
         return stop.code or 0
-    try:
-        code = args.run(args)
-        sys.stdout.flush()
-        return code
     except BrokenPipeError:
-        # whoever read has what they wanted: `| head`. Python would complain once more at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # whoever read has what they wanted: `| head`
         return 0
     except KeyboardInterrupt:
         return _say("interrupted", 130)
     except MemoryError as error:
         return _say(f"not enough memory: {error}" if str(error) else "not enough memory: a smaller --budget refuses such work before it begins")
     except OSError as error:
+        if error.filename is None:
+            _drop_output()  # a full disk behind `>`
         return _say(f"{error.filename}: {error.strerror}" if error.filename is not None and error.strerror else str(error))
     except (ValueError, ImportError, OverflowError) as error:
         return _say(str(error))
+
+
+def _drop_output():
+    """Forget what is still to be printed: Python would try again at exit, and complain."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass  # stdout is no file
 
 
 def _say(text, code=1):
@@ -90,14 +100,15 @@ def _say(text, code=1):
 
 def _parser():
     parser = argparse.ArgumentParser(
-        prog="icexact", description="Exact return laws, occupancy and information credit of tabular Markov decision processes, each number with its proven error.",
-    )  # fmt: skip
+        prog="icexact",
+        description="Exact return laws, occupancy and information credit of tabular Markov decision processes, each number with its proven error.",
+    )
     parser.add_argument("--version", action="version", version=f"icexact {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     raw = argparse.RawDescriptionHelpFormatter
 
     a = commands.add_parser("analyze", help="the main job: H(Z) and what actions, transitions and rewards put into it, step by step", formatter_class=raw,
-                            description="How much of the entropy of the return actions (skill), transitions (luck) and rewards (noise) put in, step by step.", epilog=MODELS + "\n" + POLICIES)  # fmt: skip
+                            description="How much of the entropy of the return actions, transitions and rewards put in: skill, luck and noise.", epilog=MODELS + "\n" + POLICIES)  # fmt: skip
     a.add_argument("model", metavar="ENV_OR_FILE", help="a Gymnasium id, a saved model, or an example: see below")
     a.add_argument("--horizon", type=_horizon, required=True, metavar="H", help="number of steps (Gymnasium's own time limit is not in its tables)")
     a.add_argument("--policy", default="uniform", metavar="P", help="uniform (default), or a file: see below")
@@ -108,12 +119,20 @@ def _parser():
     a.add_argument("--plot", metavar="OUT.png", help="draw it (PNG, PDF, SVG, .. by the ending)")
     a.add_argument("--grid", type=_grid, metavar="ROWSxCOLS", help="the states are the cells of this grid, numbered along the rows: adds a map to the plot")
     a.add_argument("--engine", choices=("lattice", "keys"), help="how return laws are held; default: the better one")
-    a.add_argument("--budget", type=_budget, default="4GiB", metavar="SIZE", help="memory for the laws, such as 500MiB; more is refused before the work (default 4GiB)")
+    a.add_argument(
+        "--budget", type=_budget, default="4GiB", metavar="SIZE", help="memory for the laws, such as 500MiB; more is refused before the work (default 4GiB)"
+    )
     a.add_argument("--quiet", action="store_true", help="no progress and no notes on stderr")
     _environment(a)
     a.set_defaults(run=_analyze, parser=a)
 
-    i = commands.add_parser("info", help="versions, processor and cache; with a model, what is in it", formatter_class=raw, description="Versions, processor and cache folder; with a model its sizes, rewards, ends, rounding and hash.", epilog=MODELS)
+    i = commands.add_parser(
+        "info",
+        help="versions, processor and cache; with a model, what is in it",
+        formatter_class=raw,
+        description="Versions, processor and cache folder; with a model its sizes, rewards, ends, rounding and hash.",
+        epilog=MODELS,
+    )
     i.add_argument("model", metavar="ENV_OR_FILE", nargs="?", help="a model as for analyze, or a saved result")
     _environment(i)
     i.set_defaults(run=_info, parser=i)
@@ -124,7 +143,9 @@ def _parser():
 
 
 def _environment(parser):
-    parser.add_argument("--env-arg", action="append", default=[], type=_assignment, metavar="KEY=VALUE", help="an argument for gymnasium.make; may be given again")
+    parser.add_argument(
+        "--env-arg", action="append", default=[], type=_assignment, metavar="KEY=VALUE", help="an argument for gymnasium.make; may be given again"
+    )
 
 
 # what argparse calls for one argument: a ValueError's text becomes the usage message
@@ -219,7 +240,7 @@ def _model(args, results=False):
         except TypeError as error:
             raise ValueError(f"gymnasium cannot make {name!r}: {error}") from error
         except ValueError as error:
-            hint = "" if "-v" in name else "; examples and files are written as in `icexact examples` and model.npz"
+            hint = "" if "-v" in name else " (nor is there a file or an example of that name: see `icexact examples`)"
             raise ValueError(f"{error}{hint}") from error
     if not getattr(args, "quiet", False):
         for warning in said:
@@ -236,11 +257,11 @@ def _example(name, arguments):
         positional = [_literal(ast.get_source_segment(f"f({text})", x)) for x in call.args]
         named = {k.arg: _literal(ast.get_source_segment(f"f({text})", k.value)) for k in call.keywords}
     except (SyntaxError, AttributeError) as error:
-        raise ValueError(f"{name}:{arguments}: the arguments cannot be read; write them as in {name}:10,key=value") from error
+        raise ValueError(f"example {name}: the arguments {arguments!r} cannot be read; write them as in gridworld:10x10,slip=0.1") from error
     try:
         return getattr(examples, name)(*positional, **named)
     except TypeError as error:
-        raise ValueError(f"{name}:{arguments}: {error}; see `icexact examples`") from error
+        raise ValueError(f"example {name}: {error}; see `icexact examples`") from error
 
 
 def _policy(mdp, text):
@@ -289,17 +310,24 @@ def _analyze(args):
         if folder and not os.path.isdir(folder):  # said before the work, not after it
             raise ValueError(f"{path}: there is no folder {folder}")
     if args.plot:
-        from icexact import plot
-
         plot.need_matplotlib()
         plot.file_format(args.plot)
     mdp = _model(args)
-    if args.grid and args.grid[0] * args.grid[1] != mdp.n_states:
-        raise ValueError(f"a grid of {args.grid[0]} x {args.grid[1]} has {args.grid[0] * args.grid[1]} cells, but the model has {mdp.n_states} states")
+    if args.grid or args.plot:
+        plot.check_grid(args.grid or mdp.source.get("grid"), mdp.n_states)
     policy = _policy(mdp, args.policy)
     if not args.quiet and sys.stderr.isatty() and _is_first_run():
         note("the first run compiles the kernels, some 20 seconds; later ones find them")
-    result = analyze(mdp, policy, horizon=args.horizon, discount=args.discount, base=args.base, budget=args.budget, engine=args.engine, progress=False if args.quiet else None)
+    result = analyze(
+        mdp,
+        policy,
+        horizon=args.horizon,
+        discount=args.discount,
+        base=args.base,
+        budget=args.budget,
+        engine=args.engine,
+        progress=False if args.quiet else None,
+    )
     if args.grid:
         result = replace(result, grid=args.grid)
     if args.save:
@@ -350,7 +378,15 @@ def _installation():
     from icexact.kernels import jit
 
     lines = [f"icexact    {__version__}", f"Python     {platform.python_version()} on {platform.system()} {platform.machine()}"]
-    for name, extra in (("numpy", None), ("scipy", None), ("numba", None), ("llvmlite", None), ("gymnasium", "gym"), ("matplotlib", "plot"), ("rich", "terminal")):
+    for name, extra in (
+        ("numpy", None),
+        ("scipy", None),
+        ("numba", None),
+        ("llvmlite", None),
+        ("gymnasium", "gym"),
+        ("matplotlib", "plot"),
+        ("rich", "terminal"),
+    ):
         try:
             lines.append(f"{name:<10} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
@@ -390,7 +426,12 @@ def _examples(args):
         print(f"{spec:<{width}}  {what}")
         print(f"{'':<{width}}    icexact analyze {spec} --horizon {horizon}{' ' + more if more else ''}")
     print("\nFrom Gymnasium (pip install icexact[gym]):")
-    for line in ("FrozenLake-v1 --horizon 100 --base 2", "FrozenLake-v1 --env-arg map_name=8x8 --horizon 200 --plot lake.png", "CliffWalking-v1 --env-arg is_slippery=True --horizon 50", "Taxi-v4 --horizon 20"):
+    for line in (
+        "FrozenLake-v1 --horizon 100 --base 2",
+        "FrozenLake-v1 --env-arg map_name=8x8 --horizon 200 --plot lake.png",
+        "CliffWalking-v1 --env-arg is_slippery=True --horizon 50",
+        "Taxi-v4 --horizon 20",
+    ):
         print(f"  icexact analyze {line}")
     return 0
 
@@ -399,8 +440,8 @@ def _examples(args):
 
 
 def _rich(result):
-    """Print the summary with colours and bars; False where stdout is no terminal, or rich is not installed."""
-    if not sys.stdout.isatty():
+    """Print the summary with colours and bars; False where stdout is no such terminal, or rich is not installed."""
+    if sys.stdout is None or not sys.stdout.isatty():
         return False
     try:
         from rich.console import Console, Group
@@ -410,8 +451,8 @@ def _rich(result):
     except ImportError:
         return False
     console = Console()
-    if not console.encoding.lower().startswith("utf"):
-        return False
+    if not console.encoding.lower().startswith("utf") or console.width < 80:
+        return False  # no blocks to draw with, or no room for every digit
     c, name, whole = result.credit, unit(result.base), float(result.credit.return_entropy)
     values = result.return_law.values
 
@@ -425,19 +466,26 @@ def _rich(result):
     facts.add_row("I(A; Z | S)", f"{result.sparsity.value} {name}")
     facts.add_row("alive", f"{result.occupancy.alive[-1] if result.horizon else 1} at the last step")
 
-    width = max(8, min(30, console.width - 74))
-    parts = Table(box=None, pad_edge=False, padding=(0, 2))
+    width = min(30, console.width - 72)
+    parts = Table(box=None, pad_edge=False, padding=(0, 1))
     for title, justify in (("", "left"), (name, "left"), ("share", "right"), ("", "left"), (f"over {result.horizon} steps", "left"), ("put in by", "left")):
         parts.add_column(title, justify=justify, header_style="dim", no_wrap=True)
     for part, what in (("skill", "actions"), ("luck", "transitions"), ("noise", "rewards")):
         credit, colour = getattr(c, part), COLOURS[part]
         share = float(credit.value.sum()) / whole if whole > 0 else 0.0
-        parts.add_row(Text(part, style=f"bold {colour}"), str(_total(credit)), f"{100 * share:.1f} %" if whole > 0 else "", Text(_bar(share, 14), style=colour), Text(_spark(credit.value, width), style=colour), Text(what, style="dim"))
+        parts.add_row(
+            Text(part, style=f"bold {colour}"),
+            str(_total(credit)),
+            f"{100 * share:.1f} %" if whole > 0 else "",
+            Text(_bar(share, 14), style=colour),
+            Text(_spark(credit.value, width), style=colour),
+            Text(what, style="dim"),
+        )
     parts.add_row(Text("H(Z)", style="bold"), Text(str(c.return_entropy), style="bold"), "", "", Text(_spark(c.total.value, width)), Text("all", style="dim"))
 
     pieces = [facts, "", parts]
     if result.horizon > 1 and whole > 0:
-        busy = Table(box=None, pad_edge=False, padding=(0, 2))
+        busy = Table(box=None, pad_edge=False, padding=(0, 1))
         for title, style in (("busiest steps", "dim"), *COLOURS.items()):
             busy.add_column(title, style=style, header_style="dim", no_wrap=True)
         for h in np.sort(np.argsort(-c.total.value, kind="stable")[:5]):
@@ -476,6 +524,6 @@ def _spark(values, width):
     values = np.asarray(values, dtype=np.float64)
     if len(values) > width:
         cuts = np.linspace(0, len(values), width + 1).astype(np.int64)
-        values = np.array([values[i:j].mean() for i, j in zip(cuts[:-1], cuts[1:])])
+        values = np.array([values[i:j].mean() for i, j in pairwise(cuts)])
     top = values.max(initial=0.0)
     return "".join("·" if v <= 0 else "▁▂▃▄▅▆▇█"[min(7, max(0, round(8 * v / top) - 1))] for v in values)

@@ -41,7 +41,7 @@ class KeyPlan:
         power = self.b ** (k - 1)
         # K_1 = q r whatever came after: at 0 steps to go the only key is 0
         most = max((abs(r) for r in self.rewards), default=0) * power + self.a * (max(abs(int(keys[0])), abs(int(keys[-1]))) if len(keys) else 0)
-        if keys.dtype != object and most < WIDE and (len(keys) < 2 or int(np.abs(keys).max()) * self.a + most < WIDE):
+        if keys.dtype != object and max(most, self.a) < WIDE and (len(keys) < 2 or int(np.abs(keys).max()) * self.a + most < WIDE):
             return np.array([r * power for r in self.rewards] + [0], dtype=np.int64)[reward_index] + self.a * keys
         return np.array([r * power for r in self.rewards] + [0], dtype=object)[reward_index] + self.a * keys.astype(object)
 
@@ -204,5 +204,7 @@ class Keys:
         return Laws(np.zeros(1, dtype=np.int64), np.array([at]), new[3][:at], rank=new[2][:at], table=self.table, plan=self.plan, k=self.k)
 
     def laws(self):
-        """The laws of all states at this step (`Laws`)."""
+        """The laws of all states at this step (`Laws`): every step has arrays of its own."""
         return Laws(self.start[:-1], self.count[:-1], self.law, rank=self.rank, table=self.table, plan=self.plan, k=self.k)
+
+    packed = laws

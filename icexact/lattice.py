@@ -54,7 +54,7 @@ class Lattice:
         at = np.empty(n, dtype=np.int64)
         base = self._next_base()
         kernels.lattice.law_step(0, 1, np.zeros(1, dtype=np.int64), self.n_states, np.array([0, n]), states, np.zeros(n, dtype=np.int64), weights, self.stride, self.origin, self.slots, self.base, base, self.buffer, self.low, self.high, at)
-        return self._copy(1, base)
+        return self._copy()
 
     def credit_step(self, states, b, policy, child_entropy, new_entropy, rate, tau, terms):
         """`step` with the information: see kernels.information."""
@@ -65,7 +65,7 @@ class Lattice:
     def credit_start(self, b, child_entropy, new_entropy, rate, tau, terms):
         """The same for the law of the first state; returns the law of Z."""
         self._credit(np.zeros(1, dtype=np.int64), b, _frozen(np.ones(1)), np.zeros(len(b.successor), dtype=np.int64), child_entropy, new_entropy, rate, tau, terms)
-        return self._copy(1, self._next_base())
+        return self._copy()
 
     def _credit(self, states, b, policy, shift, child_entropy, new_entropy, rate, tau, terms):
         scratch = np.zeros((b.most_actions + 1) * (self.width + 16))
@@ -86,13 +86,24 @@ class Lattice:
             kernels.lattice.pair_step(begin, end, states, self.n_states, b.pair_ptr, b.group_ptr, b.group_branch, b.successor, b.probability, shift, self.stride, self.origin, self.slots, old, self.base, self.buffer, self.low, self.high, at, scratch, out)
 
     def laws(self):
-        """The laws of all states at this step, packed (`Laws`)."""
-        return self._copy(self.n_states, self.base)
+        """The laws of all states at this step as they stand in the buffer (`Laws`): good until the next step, without a copy."""
+        return self._view(self.n_states, self.base)
 
-    def _copy(self, n_states, base):
+    def packed(self):
+        """The same, copied one after the other: good for ever."""
+        view = self.laws()
+        begins = np.cumsum(view.count) - view.count
+        data = np.empty(int(view.count.sum()))
+        kernels.lattice.copy_rows(view.start, view.count, self.buffer, begins, data)
+        return Laws(begins, view.count, data, low=view.low, plan=self.plan, k=self.k)
+
+    def _view(self, n_states, base):
         slot = (np.arange(n_states) + base) % self.slots
-        low, count = self.low[slot], self.high[slot] - self.low[slot] + 1
-        begins = np.cumsum(count) - count
-        data = np.empty(int(count.sum()))
-        kernels.lattice.copy_rows(n_states, self.stride, self.origin, self.slots, base, self.buffer, self.low, self.high, data, begins)
-        return Laws(begins, count, data, low=low, plan=self.plan, k=self.k)
+        low = self.low[slot]
+        return Laws(slot * self.stride + self.origin + low, self.high[slot] - low + 1, self.buffer, low=low, plan=self.plan, k=self.k)
+
+    def _copy(self):
+        """The one row of a mixture, copied."""
+        view = self._view(1, self._next_base())
+        row = self.buffer[view.start[0] : view.start[0] + view.count[0]].copy()
+        return Laws(np.zeros(1, dtype=np.int64), view.count, row, low=view.low, plan=self.plan, k=self.k)

@@ -42,7 +42,9 @@ def plot(analysis, path=None, *, grid=None):
     figure = Figure(figsize=(12.5, 6.2) if maps else (8, 6.2), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, wspace=0.03, hspace=0.03)
-    left, *right = figure.subfigures(1, 2 if maps else 1, squeeze=False)[0]  # its own subfigure even if alone: the legend outside the axes stays clear of the title
+    left, *right = figure.subfigures(1, 2 if maps else 1, squeeze=False)[
+        0
+    ]  # its own subfigure even if alone: the legend outside the axes stays clear of the title
     figure.suptitle(_title(analysis), fontsize=12)
     axes = left.subplots(2, 1, sharex=True)
     _over_time(axes, analysis)
@@ -119,7 +121,14 @@ def _over_time(axes, analysis):
     else:
         now.set_xticks([])
     if whole == 0:
-        now.text(0.5, 0.5, "the return is certain: no credit to give" if analysis.horizon else "no steps: no credit to give", transform=now.transAxes, ha="center", color="#555555")
+        now.text(
+            0.5,
+            0.5,
+            "the return is certain: no credit to give" if analysis.horizon else "no steps: no credit to give",
+            transform=now.transAxes,
+            ha="center",
+            color="#555555",
+        )
     sofar.axhline(whole, color="black", linewidth=1, linestyle=(0, (5, 3)))
     sofar.annotate("H(Z)", (0, whole), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points", fontsize=9)
     sofar.set_ylim(0, 1.15 * whole if whole > 0 else 1.0)

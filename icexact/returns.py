@@ -45,6 +45,7 @@ class ReturnLaw(Result):
     _steps: dict = None  # h -> Laws
     _count: np.ndarray = None  # roundings of v_h, h = 0 .. H
     _underflow: float = 0.0
+    _budget: int = 0
 
     def law(self):
         """The law of Z (R2), as `Law`."""
@@ -102,6 +103,13 @@ class ReturnLaw(Result):
 
     def _step(self, h, pair=False):
         self._check_step(h, self.horizon)
+        if pair and h == 1 and 1 not in self._steps:
+            # the laws of pairs at step 0 need those of states at step 1: worked out when they are first asked for
+            plan = self._first.plan if self._first.low is not None else None
+            walk = _walk(self._mdp, self._policy, self.horizon, self.discount, plan, self._budget)
+            for _ in range(self.horizon - 1):
+                next(walk)
+            self._steps[1] = next(walk)[1].laws()
         if int(h) not in self._steps:
             raise ValueError(f"the laws of step {h} were not kept: only {'pairs and states at step 0 are' if self.horizon else 'step 0 is'}; call return_law(..., keep='all')")
         return self._steps[int(h)]
@@ -159,38 +167,45 @@ def return_law(mdp, policy, *, horizon, discount=1, keep="first", budget=4 << 30
     possible = (read.table > 0).any(axis=0)
     plan = choose(mdp, possible, horizon, gamma, engine, budget)
     if plan is not None:
-        kept = plan.atoms[:-1].sum() if keep == "all" else plan.atoms[max(0, horizon - 1)]
-        need = plan.bytes(horizon) + 8 * int(kept)
-        if need > budget:
-            raise over_budget(f"return laws (keep={keep!r})", lambda k: plan.bytes(k) + 8 * int(plan.atoms[:k].sum() if keep == "all" else plan.atoms[max(0, k - 1)]), horizon, budget)
-        walk = Lattice(plan, horizon)
-    else:
-        walk = Keys(KeyPlan(mdp.rewards.values, gamma), mdp.n_states, horizon, budget)
+        kept = int(plan.atoms[1:].sum()) if keep == "all" else 0
+        if plan.bytes(horizon) + 8 * kept > budget:
+            raise over_budget(f"return laws (keep={keep!r})", lambda k: plan.bytes(k) + (8 * int(plan.atoms[1 : k + 1].sum()) if keep == "all" else 0), horizon, budget)
     method = f"return law, {'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
 
-    states = np.flatnonzero(np.diff(mdp.pair_ptr) > 0)
-    n_labels = len(mdp.rewards.values) + 1
-    label = outcome_labels(mdp, n_labels)
     count = np.zeros(horizon + 1, dtype=np.int64)
     pair_rounding = int(mdp.pair_rounding.max())
-    steps, held, chain, least, longest = {}, 0, None, 1.0, 1
+    steps, held, least, longest = {}, 0, 1.0, 1
     with Progress(progress, horizon, "return laws") as bar:
-        for h in range(horizon - 1, -1, -1):
-            if keep == "all" or h == 0:
-                steps[h + 1] = walk.laws()
-                held += steps[h + 1].nbytes
-                if held > budget:
-                    raise BudgetError(f"keeping every step takes more than the budget of {bytes_text(budget)} at step {h + 1} of {horizon}: use keep='first', a shorter horizon, or a larger budget=")
-            if chain is None or len(read.table) > 1:
-                chain = merged(mdp, read.at(h), label)
+        for h, walk, chain in _walk(mdp, read, horizon, gamma, plan, budget):
+            if chain is not None:
                 least, longest = min(least, float(chain.weight.min())), max(longest, chain.longest)
-            walk.step(states, chain, n_labels)
-            count[h] = count[h + 1] + read.rounding + pair_rounding + 1 + chain.most + bounds.mixture_depth(chain.longest)
-            bar.advance()
-    steps[0] = walk.laws()
-    starts = np.flatnonzero(mdp.initial > 0)
-    first = walk.mixture(starts, mdp.initial[starts])
+                count[h] = count[h + 1] + read.rounding + pair_rounding + 1 + chain.most + bounds.mixture_depth(chain.longest)
+                bar.advance()
+            if h == 0 or keep == "all":
+                steps[h] = walk.packed() if h else walk.laws()
+                held += steps[h].nbytes if h else 0
+                if held > budget:
+                    raise BudgetError(f"keeping every step takes more than the budget of {bytes_text(budget)} at step {h} of {horizon}: use keep='first', a shorter horizon, or a larger budget=")
+            if h == 0:
+                starts = np.flatnonzero(mdp.initial > 0)
+                # below the rows of the laws, which stay as they are
+                first = walk.mixture(starts, mdp.initial[starts])
     lost = 0.0
     if bounds.may_underflow(float(mdp.initial[starts].min()), least, horizon):
         lost = bounds.underflow(horizon, longest)
-    return ReturnLaw(horizon, gamma, provenance(mdp, method), mdp, read, first, steps, count, lost)
+    return ReturnLaw(horizon, gamma, provenance(mdp, method), mdp, read, first, steps, count, lost, budget)
+
+
+def _walk(mdp, read, horizon, gamma, plan, budget):
+    """Laws step by step: (h, the walk just after it worked out v_h, the merged chain of that step), from h = H (no chain) to 0."""
+    walk = Lattice(plan, horizon) if plan is not None else Keys(KeyPlan(mdp.rewards.values, gamma), mdp.n_states, horizon, budget)
+    states = np.flatnonzero(np.diff(mdp.pair_ptr) > 0)
+    n_labels = len(mdp.rewards.values) + 1
+    label = outcome_labels(mdp, n_labels)
+    chain = None
+    yield horizon, walk, None
+    for h in range(horizon - 1, -1, -1):
+        if chain is None or len(read.table) > 1:
+            chain = merged(mdp, read.at(h), label)
+        walk.step(states, chain, n_labels)
+        yield h, walk, chain

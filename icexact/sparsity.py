@@ -98,13 +98,13 @@ def _per_pair(mdp, read, horizon, gamma, budget, engine, progress):
     terms, entropy, later = np.zeros((12, mdp.n_states)), np.zeros(mdp.n_states + 1), np.zeros(mdp.n_states + 1)
     with Progress(progress, horizon, "information of each pair") as bar:
         for h in range(horizon - 1, -1, -1):
-            walk.credit_step(states, b, read.at(h), later, entropy, counts.rate(h, walk.width), TAU, terms)
+            walk.credit_step(states, b, read.at(h), later, entropy, counts.rate(walk.width), TAU, terms)
             entropy, later = later, entropy
             walk.pair_step(states, b, read.at(h), value[h])
             finite = np.isfinite(value[h])
             if counts.risk and not finite.all():
                 # an atom lost to underflow looks like one that cannot be: no number then
                 value[h, ~finite] = np.nan
-            error[h, finite] = bounds.divergence_error(value[h, finite], np.ones(int(finite.sum())), int(counts.q[h]), int(counts.v[h]), walk.width) + (bounds.dust(walk.width) if counts.risk else 0.0)
+            error[h, finite] = bounds.difference_error(value[h, finite], 0.0, value[h, finite], np.ones(int(finite.sum())), int(counts.q[h]), int(counts.v[h]), 0.0, walk.width) + (bounds.dust(walk.width) if counts.risk else 0.0)
             bar.advance()
     return value, error

@@ -35,9 +35,39 @@ FORMAT = 1  #: raised when an older icexact could not read what is written
 HEADER = "header.json"
 _CLASSES = {
     c.__name__: c
-    for c in (Analysis, ByState, Credit, Hindsight, InformationSparsity, KeyPlan, LatticePlan, Laws, MDP, Occupancy, Policy, Proposition, ReturnLaw, RewardTable, Variance)
+    for c in (
+        Analysis,
+        ByState,
+        Credit,
+        Hindsight,
+        InformationSparsity,
+        KeyPlan,
+        LatticePlan,
+        Laws,
+        MDP,
+        Occupancy,
+        Policy,
+        Proposition,
+        ReturnLaw,
+        RewardTable,
+        Variance,
+    )
 }
-_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError, RecursionError, NotImplementedError, RuntimeError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 def save(obj, path):
@@ -62,12 +92,11 @@ def save(obj, path):
         raise OSError(f"{path} is not a file: give the path of an .npz file to write")
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.part"
     try:
-        with open(temporary, "xb") as file:
-            with zipfile.ZipFile(file, "w") as members:
-                members.writestr(_member(HEADER), text)
-                for name, array in writer.arrays.items():
-                    with members.open(_member(name + ".npy"), "w", force_zip64=True) as out:
-                        np.lib.format.write_array(out, array, allow_pickle=False)
+        with open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as members:
+            members.writestr(_member(HEADER), text)
+            for name, array in writer.arrays.items():
+                with members.open(_member(name + ".npy"), "w", force_zip64=True) as out:
+                    np.lib.format.write_array(out, array, allow_pickle=False)
         os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
@@ -88,23 +117,24 @@ def load(path):
     """
     with open(path, "rb") as file:
         try:
-            with zipfile.ZipFile(file) as members:
-                header = _header(members, path)
-                try:
-                    loaded = _Reader(members).node(header["content"], "")
-                    if not isinstance(loaded, (MDP, Result)):
-                        raise ValueError("no model and no result")
-                except _DAMAGE as error:
-                    raise ModelError(f"{path} is damaged: {_short(error)}; save it again") from error
-        except zipfile.BadZipFile as error:
+            members = zipfile.ZipFile(file)
+        except _DAMAGE as error:
             file.seek(0)
-            cut = file.read(2) == b"PK"
-            raise ModelError(f"{path} is cut off or damaged: copy or save it again" if cut else f"{path} is not an .npz file of icexact") from error
+            begun = file.read(2) == b"PK"
+            raise ModelError(f"{path} is cut off or damaged: copy or save it again" if begun else f"{path} is not an .npz file of icexact") from error
+        with members:
+            header = _header(members, path)
+            try:
+                loaded = _Reader(members).node(header["content"], "")
+                if not isinstance(loaded, (MDP, Result)):
+                    raise ValueError("no model and no result")
+            except _DAMAGE as error:
+                raise ModelError(f"{path} is damaged: {_short(error)}; save it again") from error
     return loaded
 
 
 def _header(members, path):
-    foreign = f"{path} is an archive, but not one that icexact wrote: models are saved by MDP.save; build one from your arrays with MDP.from_arrays or MDP.from_branches"
+    foreign = f"{path} is an archive, but not one that icexact wrote: build a model from your arrays with MDP.from_arrays or MDP.from_branches"
     if HEADER not in members.namelist():
         raise ModelError(foreign)
     try:
@@ -114,7 +144,10 @@ def _header(members, path):
     if not isinstance(header, dict) or not isinstance(header.get("format"), int) or "icexact" not in header or "content" not in header:
         raise ModelError(foreign)
     if header["format"] > FORMAT:
-        raise ModelError(f"{path} was written by icexact {header['icexact']} in format {header['format']}; this is icexact {__version__}, which reads formats up to {FORMAT}: upgrade icexact")
+        raise ModelError(
+            f"{path} was written by icexact {header['icexact']} in format {header['format']}; "
+            f"this is icexact {__version__}, which reads formats up to {FORMAT}: upgrade icexact"
+        )
     return header
 
 
@@ -289,5 +322,7 @@ def _check(mdp):
     if not np.isfinite(mdp.reward).all() or mdp.pair_rounding.shape != (K,):
         raise ValueError("reward or pair_rounding")
     table = mdp.exact_rewards
-    if table is not None and (table.index.shape != (B,) or not all(isinstance(v, Fraction) for v in table.values) or table.index.min() < 0 or table.index.max() >= len(table.values)):
+    if table is not None and (
+        table.index.shape != (B,) or not all(isinstance(v, Fraction) for v in table.values) or table.index.min() < 0 or table.index.max() >= len(table.values)
+    ):
         raise ValueError("exact_rewards")

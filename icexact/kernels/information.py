@@ -4,18 +4,18 @@ Entropies first: skill = H(v) - sum_a pi H(q_a), luck = H(m) - sum_s' p H(v'), n
 that is small against its entropies (rate * scale > tau * difference, rate being the entropies' error) is done again in Bregman form,
 whose error vanishes with the value. Both parts are reported apart, since their bounds differ:
 
-terms[0:4, s]  skill: value, scale of the entropy part, value of the Bregman part, weight of the Bregman part; [4:8] luck; [8:12] noise.
+terms[0:4, s]  skill: value, scale of the entropy part, value of the Bregman part, weight (0 where the value is 0 for a reason); [4:8] luck; [8:12] noise.
 Luck is that of the transition which leaves s, per visit of s; so is noise.
 """
 
 import numpy as np
 
 from icexact.kernels.entropy import divergence_sum, entropy, same
-from icexact.kernels.jit import kernel
+from icexact.kernels.jit import inlined, kernel
 from icexact.kernels.rows import mix
 
 
-@kernel
+@inlined
 def _split(value, scale, rate, tau):
     """Whether the entropy form is good enough for a difference of that scale."""
     return rate * scale <= tau * value
@@ -38,6 +38,7 @@ def mixture_terms(n, count, successor, shares, b, rows, at, j, child_entropy, mi
     if _split(value, scale, rate, tau):
         terms[where, s] += weight * value
         terms[where + 1, s] += weight * scale
+        terms[where + 3, s] += weight
         return
     if alike:
         for i in range(j + 1, j + count):
@@ -53,7 +54,7 @@ def mixture_terms(n, count, successor, shares, b, rows, at, j, child_entropy, mi
     terms[where + 3, s] += weight
 
 
-@kernel
+@inlined
 def distinct(successor, begin, end):
     """How many different successors a group has; those that end are one."""
     n = 1
@@ -63,7 +64,7 @@ def distinct(successor, begin, end):
     return n
 
 
-@kernel
+@inlined
 def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, out, to, new_entropy, rate, tau, pair_at, pair_entropy, scratch, terms):
     """The law v of state s into out[to : to+n], its entropy into new_entropy[s], and its terms.
 
@@ -111,6 +112,7 @@ def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probabili
     if _split(value - inside, scale, rate, tau):
         terms[0, s] = value - inside
         terms[1, s] = scale
+        terms[3, s] = 1.0
         return
     alike = True
     for a in range(actions):
@@ -124,7 +126,7 @@ def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probabili
     terms[3, s] = 1.0
 
 
-@kernel
+@inlined
 def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, conditional, rows, at, child_entropy, scratch, q, q_entropy, rate, tau, weight, terms, s):
     """Luck and noise of a pair whose reward is random: one group of branches a reward."""
     mixed = len(scratch) - n  # behind the rows of the actions
@@ -143,6 +145,7 @@ def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, co
     if _split(value, scale, rate, tau):
         terms[8, s] += weight * value
         terms[9, s] += weight * scale
+        terms[11, s] += weight
         return
     value = 0.0
     for g in range(g0, g1):
@@ -157,7 +160,7 @@ def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, co
     terms[11, s] += weight
 
 
-@kernel
+@inlined
 def pair_divergence(n, rows, at, weights, first, count, scratch, v_rows, v_at):
     """KL(q || v) of one pair in Bregman form (S1); infinite where q has an atom that v has not."""
     mix(scratch, np.int64(0), n, rows, at, np.int64(0), weights, first, count)

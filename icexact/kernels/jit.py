@@ -112,14 +112,14 @@ def kernel(function):
     return _compiled(function, {"contract"})
 
 
-def summing_kernel(function):
-    """The same, with sums in any order, so that they vectorise: only where the bound holds for every order of addition."""
-    return _compiled(function, {"contract", "reassoc"})
-
-
 def inlined(function):
     """A helper that is pasted into its callers: an array passed on costs some ten words a call, which a short row would feel."""
     return _compiled(function, {"contract"}, forceinline=True)
+
+
+def inlined_sum(function):
+    """The same, with sums in any order, so that they vectorise: only where the bound holds for every order of addition."""
+    return _compiled(function, {"contract", "reassoc"}, forceinline=True)
 
 
 def _compiled(function, fastmath, **more):

@@ -211,8 +211,10 @@ def pair_step(states, pair_ptr, policy, group_ptr, group_branch, successor, prob
         for z in range(n):
             where[v_rank[v_start[s] + z]] = z
             rows[half + z] = v_law[v_start[s] + z]
+        for z in range(n, padded(n)):
+            rows[half + z] = 0.0
         for k in range(pair_ptr[s], pair_ptr[s + 1]):
-            for z in range(n):
+            for z in range(padded(n)):
                 rows[z] = 0.0
             outside = False
             for b in range(group_branch[group_ptr[k]], group_branch[group_ptr[k + 1]]):
@@ -230,6 +232,6 @@ def pair_step(states, pair_ptr, policy, group_ptr, group_branch, successor, prob
             elif n == 1:
                 out[k] = 0.0
             else:
-                out[k] = divergence_sum(rows, np.int64(0), rows, half, n)
+                out[k] = divergence_sum(rows, np.int64(0), rows, half, padded(n))
         for z in range(n):
             where[v_rank[v_start[s] + z]] = -1

@@ -140,13 +140,13 @@ def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group
 
 
 @kernel
-def copy_rows(n_states, stride, origin, slots, base, buffer, low, high, out, begins):
-    """The rows of all states packed one after the other: begins[s] is where that of s starts in out."""
-    for s in range(n_states):
-        t = slot(s, base, n_states, slots)
-        a = t * stride + origin + low[t]
-        for z in range(high[t] - low[t] + 1):
-            out[begins[s] + z] = buffer[a + z]
+def copy_rows(start, count, buffer, begins, out):
+    """Rows buffer[start[s] : start[s]+count[s]] one after the other: begins[s] is where that of s goes in out."""
+    for s in range(np.uint64(len(start))):
+        a = np.uint64(start[s])
+        b = np.uint64(begins[s])
+        for z in range(np.uint64(count[s])):
+            out[b + z] = buffer[a + z]
 
 
 @kernel

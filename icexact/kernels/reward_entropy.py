@@ -14,7 +14,7 @@ from icexact.kernels.logarithm import divergence
 
 @kernel
 def _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, out, row):
-    """out[row] = (H(R | S''), H(R), gap, scale of the gap's entropy part, weight of its Bregman part) of the listed joint law, unsorted."""
+    """out[row] = (H(R | S''), H(R), gap, scale of the gap's entropy part, value of its Bregman part, weight of the gap) of the listed joint law, unsorted."""
     _sort(labels, weights, np.int64(0), count)
     n = np.int64(0)
     for i in range(count):
@@ -53,11 +53,13 @@ def _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rat
     out[row, 1] = right
     out[row, 3] = 0.0
     out[row, 4] = 0.0
+    out[row, 5] = 0.0
     if blocks == 1 or rewards == 1:
         out[row, 2] = 0.0
     elif rate * (right + left + 2.0) <= tau * (right - left):
         out[row, 2] = right - left
         out[row, 3] = right + left + 2.0
+        out[row, 5] = 1.0
     else:
         gap = 0.0
         i = np.int64(0)
@@ -81,7 +83,8 @@ def _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rat
                     gap += block * marginal[touched[j]] / whole
             i = e
         out[row, 2] = gap
-        out[row, 4] = 1.0
+        out[row, 4] = gap
+        out[row, 5] = 1.0
     for i in range(rewards):
         marginal[touched[i]] = 0.0
 
@@ -124,7 +127,7 @@ def nodes(begin, end, group_branch, successor, conditional, n_states, zero_label
                     count += 1
                 _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, state_out, s)
                 seen[s] = True
-            for i in range(5):
+            for i in range(6):
                 out[g, i] = state_out[s, i]
         else:
             node(g, b, group_branch[g + 1], successor, conditional, n_states, zero_label, ptr, entry, weight, n_labels, labels, weights, marginal, touched, parts, rate, tau, out)
