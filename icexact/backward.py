@@ -148,7 +148,7 @@ class _Counts:
         return np.stack([np.stack([self.q, self.v]), late, np.stack([self.m, self.q])])
 
 
-def _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau or TAU):
+def _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau):
     """The first state's share, the law of Z and its entropy, and the errors of all sums."""
     horizon, forward = counts.horizon, result.forward
     starts = forward.support[0]

@@ -107,8 +107,13 @@ def _parser():
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     raw = argparse.RawDescriptionHelpFormatter
 
-    a = commands.add_parser("analyze", help="the main job: H(Z) and what actions, transitions and rewards put into it, step by step", formatter_class=raw,
-                            description="How much of the entropy of the return actions, transitions and rewards put in: skill, luck and noise.", epilog=MODELS + "\n" + POLICIES)  # fmt: skip
+    a = commands.add_parser(
+        "analyze",
+        help="the main job: H(Z) and what actions, transitions and rewards put into it, step by step",
+        formatter_class=raw,
+        description="How much of the entropy of the return actions (skill), transitions (luck) and rewards (noise) put in, step by step.",
+        epilog=MODELS + "\n" + POLICIES,
+    )
     a.add_argument("model", metavar="ENV_OR_FILE", help="a Gymnasium id, a saved model, or an example: see below")
     a.add_argument("--horizon", type=_horizon, required=True, metavar="H", help="number of steps (Gymnasium's own time limit is not in its tables)")
     a.add_argument("--policy", default="uniform", metavar="P", help="uniform (default), or a file: see below")

@@ -49,7 +49,7 @@ class TestCompileCache:
         process, off = start(ENTROPY, "/dev/null/x"), start(ENTROPY, "")
         assert answer(process) == answer(off) == pytest.approx(EXACT, rel=1e-15)
 
-    def test_two_processes_at_once_on_an_empty_cache(self, tmp_path):
+    def test_two_processes_at_once_on_an_empty_cache_then_a_damaged_one(self, tmp_path):
         cache = tmp_path / "cache"
         both = [start(ENTROPY, cache), start(ENTROPY, cache)]
         first, second = map(answer, both)
@@ -58,6 +58,9 @@ class TestCompileCache:
         assert kept and all(name.endswith(".nbc") for name in kept)  # no half-written file left
         assert answer(start(ENTROPY, cache)) == first
         assert kernels_in(cache) == kept  # found, not compiled again
+        for i, (name, data) in enumerate(sorted(kept.items())):
+            (cache / name).write_bytes(data[: len(data) // 2] if i % 2 else data[:40] + b"\0" + data[41:])
+        assert answer(start(ENTROPY, cache)) == first  # a damaged file only costs a compilation
 
     def test_a_changed_helper_is_never_served_stale(self, tmp_path):
         """Numba's own cache looks at the one file a kernel stands in; `log` comes into `pivot_entropy` from another."""
@@ -71,11 +74,3 @@ class TestCompileCache:
         assert text.count(line) == 1
         source.write_text(text.replace(line, "    return 2.0 * e * _LN2_HIGH - ("))
         assert answer(start(ENTROPY, cache, copy.parent)) == pytest.approx(2 * EXACT, rel=1e-9)
-
-    def test_a_damaged_cache_file_only_costs_a_compilation(self, tmp_path):
-        cache = tmp_path / "cache"
-        first = answer(start(ENTROPY, cache))
-        for i, path in enumerate(sorted(cache.iterdir())):
-            data = path.read_bytes()
-            path.write_bytes(data[: len(data) // 2] if i % 2 else data[:40] + b"\0" + data[41:])
-        assert answer(start(ENTROPY, cache)) == first
