@@ -58,12 +58,6 @@ class Analysis(Result):
         value = float(total.value.sum()) - float(whole.value)
         return Bounded(value, float(total.error.sum() + whole.error) + float(whole.value) * float(bounds.gamma(self.horizon + 3)))
 
-    def save(self, path):
-        """Write everything as `.npz` (no pickle); `icexact.load` reads it back equal."""
-        from icexact.io.npz import save
-
-        save(self, path)
-
 
 def plain(x):
     """Results as dictionaries, lists and numbers."""
@@ -98,13 +92,8 @@ def analyze(mdp, policy, *, horizon, discount=1, base=None, budget=4 << 30, engi
     found = backward(mdp, read, horizon, gamma, budget=budget, engine=engine, progress=progress)
     state = np.zeros((horizon, mdp.n_states))
     state[:, found.states] = found.forward.state
-    forward = found.forward.bounded()
-    if forward.factor is not None:
-        state = Bounded.relative(state, forward.factor)
-    else:
-        error = np.zeros(state.shape)
-        error[:, found.states] = forward.error
-        state = Bounded(state, error)
+    forward = found.forward
+    state = Bounded.relative(state, forward.factor(), forward.underflow)
     c = make_credit(mdp, found, horizon, gamma, base)
     grid = mdp.source.get("grid")
     return Analysis(

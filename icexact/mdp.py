@@ -96,6 +96,13 @@ class MDP:
             digest.update(repr(table.values).encode() + np.ascontiguousarray(table.index).tobytes())
         return digest.hexdigest()[:16]
 
+    def __setstate__(self, state):
+        # a pickle brings arrays back writable, which would be new types to the kernels
+        for value in state.values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+        self.__dict__.update(state)
+
     def __repr__(self):
         name = self.source.get("id") or self.source.get("name")
         return f"MDP({name + ', ' if name else ''}S={self.n_states}, K={self.n_pairs}, B={self.n_branches})"

@@ -37,7 +37,7 @@ class Occupancy(Result):
         value = state.value[..., self._pair_state] * (table if self.horizon is not None else table[0])
         relative = bounds.gamma(self._policy.rounding + 1)
         if state.factor is not None:
-            return Bounded.relative(value, state.factor + relative * (1 + state.factor))
+            return Bounded.relative(value, state.factor + relative * (1 + state.factor), state.absolute)
         return Bounded(value, state.error[..., self._pair_state] * (table if self.horizon is not None else table[0]) * (1 + 1e-9) + value * relative * (1 + 1e-9))
 
     def summary(self):
@@ -86,10 +86,12 @@ class Forward:
     underflow: float
     support: list
 
+    def factor(self):
+        """Relative error of each step, [H, 1]."""
+        return bounds.gamma(self.count)[:, None]
+
     def bounded(self):
-        if self.underflow == 0.0:
-            return Bounded.relative(self.state, bounds.gamma(self.count)[:, None] if len(self.count) else 0.0)
-        return Bounded(self.state, self.state * bounds.gamma(self.count)[:, None] + self.underflow * (self.state < 2.0**-900))
+        return Bounded.relative(self.state, self.factor(), self.underflow)
 
     def alive(self):
         if not len(self.state):

@@ -77,7 +77,7 @@ class Bounded:
     (array(0.25), 0.25, 0.25000000000)
     """
 
-    __slots__ = ("_value", "_error", "factor")
+    __slots__ = ("_value", "_error", "absolute", "factor")
 
     def __init__(self, value, error):
         value = np.array(value, dtype=np.float64)
@@ -88,15 +88,15 @@ class Bounded:
             raise ValueError("an error bound must be >= 0 everywhere")
         value.setflags(write=False)
         error.setflags(write=False)
-        self._value, self._error, self.factor = value, error, None
+        self._value, self._error, self.factor, self.absolute = value, error, None, 0.0
 
     @classmethod
-    def relative(cls, value, factor):
-        """`value` (not copied: hand it over) with error factor * |value|; factor broadcasts, and the error is made at need."""
+    def relative(cls, value, factor, absolute=0.0):
+        """`value` (not copied: hand it over) with error factor * |value| + absolute; both broadcast, and the error is made at need."""
         self = cls.__new__(cls)
         value = np.asarray(value, dtype=np.float64)
         value.setflags(write=False)
-        self._value, self._error, self.factor = value, None, factor
+        self._value, self._error, self.factor, self.absolute = value, None, factor, absolute
         return self
 
     value = property(lambda self: self._value)
@@ -106,6 +106,8 @@ class Bounded:
         """float64, the shape of `value`."""
         if self._error is None:
             error = np.abs(self._value) * self.factor
+            error += self.absolute
+            error = np.asarray(error)
             error.setflags(write=False)
             return error
         return self._error
@@ -131,7 +133,7 @@ class Bounded:
     def __getitem__(self, index):
         value = self._value[index]
         if self._error is None:
-            return Bounded(value, np.abs(value) * np.broadcast_to(self.factor, self._value.shape)[index])
+            return Bounded(value, np.abs(value) * np.broadcast_to(self.factor, self._value.shape)[index] + np.broadcast_to(self.absolute, self._value.shape)[index])
         return Bounded(value, self._error[index])
 
     def __len__(self):
@@ -154,7 +156,7 @@ class Bounded:
     __hash__ = None
 
     def __reduce__(self):
-        return (Bounded, (self._value, self.error))
+        return (Bounded.relative, (self._value, self.factor, self.absolute)) if self._error is None else (Bounded, (self._value, self._error))
 
     def __str__(self):
         if self.ndim == 0:
@@ -185,6 +187,12 @@ class Result:
 
     def __repr__(self):
         return self.summary()
+
+    def save(self, path):
+        """Write it as `.npz` (no pickle); `icexact.load` reads it back equal."""
+        from icexact.io.npz import save
+
+        save(self, path)
 
     def summary(self):
         """One screen of text."""

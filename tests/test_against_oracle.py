@@ -3,6 +3,7 @@
 Two readings of a float table are judged: the rationals that it was rounded from, and the floats' own exact values."""
 
 from fractions import Fraction
+from importlib import import_module
 
 import models
 import numpy as np
@@ -162,6 +163,35 @@ def test_bulk(chunk):
     assert np.median(check.relative) < 1e-12
 
 
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+
+PATHS = {
+    "one table with a gap": [("support.SMALL", 0)],
+    "one state in a kernel call": [("lattice.WORK", 1), ("chain.CHUNK", 1)],
+    "one state in a kernel call, one table": [("lattice.WORK", 1), ("support.SMALL", 0)],
+    "codes searched": [("keys._DENSE", 0)],
+    "entropies wherever they will do": [("backward.SMALL", 0), ("backward.TAU", 1e-3), ("backward.SMALL_TAU", 1e-3)],
+    "divergences everywhere": [("backward.TAU", 0.0), ("backward.SMALL_TAU", 0.0)],
+    "wide keys": [("keys.WIDE", 1)],
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_paths_that_small_models_do_not_take(path, monkeypatch):
+    """What is left to large models by a threshold is taken by small ones here."""
+    for name, value in PATHS[path]:
+        module, _, attribute = name.partition(".")
+        monkeypatch.setattr(import_module(f"icexact.{module}"), attribute, value)
+    for seed in range(1000, 1025):
+        compare(Referee(), models.problem(seed, limit=1500))
+    # each state pays its own reward, so few of the pairs of reward and later return occur
+    n = 15
+    branches = [(s, a, HALF, (s + d) % n, Fraction(s * s), False) for s in range(n) for a in (0, 1) for d in (1, 2 + a)]
+    model = oracle.Model(n, tuple(branches), (Fraction(1, n),) * n)
+    for gamma in (1, HALF, Fraction(99, 100)):
+        compare(Referee(), (model, models.uniform(model, 3), 3, gamma))
+
+
 @settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(models.problems(limit=600))
 def test_drawn_problems(problem):
@@ -180,8 +210,6 @@ def test_examples_of_the_spec(engine):
 
 
 # ---- tiny informations: two laws that differ by d = 2^-k, so the information is about d^2 / 2
-
-HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
 
 def tiny_skill(d):

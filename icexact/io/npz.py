@@ -200,7 +200,7 @@ class _Writer:
             return {"array": self._put(x, path)}
         if isinstance(x, Bounded):
             # the error that is a share of the value is as large as the value only when it is asked for
-            parts = {"value": x.value} | ({"error": x.error} if x.factor is None else {"factor": x.factor})
+            parts = {"value": x.value} | ({"error": x.error} if x.factor is None else {"factor": x.factor, "absolute": x.absolute})
         elif isinstance(x, Law):
             parts = x._asdict()
         else:
@@ -253,7 +253,7 @@ class _Reader:
             return Law(**parts)
         if name == "Bounded":
             if "factor" in parts:
-                np.broadcast_shapes(parts["value"].shape, np.shape(parts["factor"]))
+                np.broadcast_shapes(parts["value"].shape, np.shape(parts["factor"]), np.shape(parts["absolute"]))
                 return Bounded.relative(**parts)
             return Bounded(**parts)
         cls = _CLASSES[name]

@@ -24,7 +24,7 @@ def _entropy_block(rows, at, size):
 
 @kernel
 def entropy(rows, at, n):
-    """-sum p ln p over rows[at : at + n]."""
+    """-sum p ln p over rows[at : at + n], n a multiple of 16."""
     total = 0.0
     begin = np.uint64(at)
     end = begin + np.uint64(n)
@@ -55,7 +55,7 @@ def _divergence_block(p_rows, a, q_rows, b, size):
 
 @kernel
 def divergence_sum(p_rows, p_at, q_rows, q_at, n):
-    """KL(p || q) in Bregman form; q's support holds p's."""
+    """KL(p || q) in Bregman form over n atoms, n a multiple of 16; q's support holds p's."""
     total = 0.0
     begin = np.uint64(0)
     end = np.uint64(n)

@@ -8,6 +8,7 @@ it against balls of 40 digits. Domain: normal doubles; 0 gives a finite number, 
 relative error stays within `bounds.DIVERGENCE` units however close p and q are.
 """
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -43,6 +44,15 @@ def from_bits(typing_context, x):
         return builder.bitcast(arguments[0], ir.DoubleType())
 
     return types.float64(types.int64), code
+
+
+if numba.config.DISABLE_JIT:  # the same by plain Python, for a debugger
+
+    def bits_of(x):
+        return int(np.float64(x).view(np.int64))
+
+    def from_bits(x):
+        return np.int64(x).view(np.float64)
 
 
 @kernel

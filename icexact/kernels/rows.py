@@ -4,6 +4,7 @@ A block of 16 atoms is loaded from up to five rows, summed in registers and stor
 written is vectorised only behind tests for overlap, which cost more than a short row. Blocks may not overlap the row that is written.
 """
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -53,6 +54,15 @@ def _store_block(typing_context, out, to, rows, at, c):
 @intrinsic
 def _add_block(typing_context, out, to, rows, at, c):
     return _block_code(True)(typing_context, out, to, rows, at, c)
+
+
+if numba.config.DISABLE_JIT:  # the same by plain Python, for a debugger
+
+    def _store_block(out, to, rows, at, c):
+        out[to : to + PAD] = sum(w * rows[a : a + PAD] for w, a in zip(c, at))
+
+    def _add_block(out, to, rows, at, c):
+        out[to : to + PAD] += sum(w * rows[a : a + PAD] for w, a in zip(c, at))
 
 
 @inlined
