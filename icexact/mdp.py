@@ -168,12 +168,12 @@ class MDP:
             _within(columns[name], n_states, name, columns)
         if columns["action"].min() < 0:
             row = int(np.argmax(columns["action"] < 0))
-            raise ModelError(f"row {row}: action {columns['action'][row]} is negative; actions are 0, 1, ..")
+            raise ModelError(f"state {columns['state'][row]} (row {row}): action {columns['action'][row]} is negative; actions are 0, 1, ..")
         top = int(columns["action"].max()) + 1
         n_actions = top if n_actions is None else _count(n_actions, "n_actions")
         if top > n_actions:
             row = int(np.argmax(columns["action"] >= n_actions))
-            raise ModelError(f"row {row}: action {columns['action'][row]} is not in 0..{n_actions - 1}")
+            raise ModelError(f"state {columns['state'][row]} (row {row}): action {columns['action'][row]} is not in 0..{n_actions - 1}")
         if n_states * n_actions >= 2**63:
             raise ModelError(f"{n_states} states times {n_actions} actions is beyond int64: number the actions 0, 1, ..")
 
@@ -182,9 +182,8 @@ class MDP:
             rationals = [_row_fraction(p, "probability", i, columns) for i, p in enumerate(columns["probability"])]
             _exact_sums(columns, rationals)
             columns["probability"] = np.array([nearest(p) for p in rationals], dtype=np.float64)
-            small = (np.abs(columns["probability"]) < SMALLEST_NORMAL) & np.array([p != 0 for p in rationals])
-            if small.any():
-                raise ModelError(f"{_where(columns, int(np.argmax(small)))}: the probability is below the range in which float64 keeps its digits (2^-1022)")
+            small = (columns["probability"] == 0) & np.array([p != 0 for p in rationals])
+            columns["probability"][small] = SMALLEST_NORMAL / 2  # refused below
         p = columns["probability"] = columns["probability"].astype(np.float64, copy=False)
         if not _all_at_least_zero(p):
             row = int(np.argmax(~((p >= 0) & np.isfinite(p))))
@@ -199,6 +198,9 @@ class MDP:
             columns["ends"] = columns["ends"] | end_states[columns["next_state"]]
 
         possible = p > 0
+        small = possible & (p < SMALLEST_NORMAL)
+        if small.any():
+            raise ModelError(f"{_where(columns, int(np.argmax(small)))}: the probability is below the range in which float64 keeps its digits (2^-1022)")
         if not possible.all():
             columns = {name: column[possible] for name, column in columns.items()}
             if not len(columns["state"]):
@@ -314,27 +316,36 @@ def _count(n, what):
     return int(n)
 
 
-def _integers(column, name):
-    array = np.asarray(column)
+def _as_array(column, name):
+    try:
+        array = np.asarray(column)
+    except ValueError as error:
+        raise ModelError(f"column {name} is no array: {error}") from error
     if array.ndim != 1:
         raise ModelError(f"column {name} has shape {array.shape}; it must be flat, one entry a branch")
+    return array
+
+
+def _integers(column, name):
+    array = _as_array(column, name)
     if array.dtype.kind not in "iu" and array.size:
         raise ModelError(f"column {name} has type {array.dtype}; it must hold integers")
     return array.astype(np.int64, copy=False)
 
 
 def _column(column, name):
-    array = np.asarray(column)
-    if array.ndim != 1:
-        raise ModelError(f"column {name} has shape {array.shape}; it must be flat, one entry a branch")
+    if isinstance(column, (list, tuple)) and any(type(x) in (np.float16, np.float32) for x in column):
+        # each by its own shortest decimal, which the common float64 would lose
+        column = np.array(column, dtype=object)
+    array = _as_array(column, name)
     if array.dtype.kind not in "biufOUS":
         raise ModelError(f"column {name} has type {array.dtype}; it must hold real numbers")
-    return array
+    return array.astype(np.str_).astype(object) if array.dtype.kind in "US" else array
 
 
 def _flags(column, name):
-    array = np.asarray(column)
-    if array.ndim != 1 or (array.dtype != np.bool_ and not (array.dtype.kind in "iu" and array.size and 0 <= array.min() and array.max() <= 1)):
+    array = _as_array(column, name)
+    if (array.dtype != np.bool_ and not (array.dtype.kind in "iu" and array.size and 0 <= array.min() and array.max() <= 1)):
         raise ModelError(f"column {name} must hold True or False, one entry a branch; it has type {array.dtype} and shape {array.shape}")
     return array.astype(np.bool_)
 
@@ -375,7 +386,8 @@ def _where(columns, row):
 def _within(column, n_states, name, columns):
     if column.min() < 0 or column.max() >= n_states:
         row = int(np.argmax((column < 0) | (column >= n_states)))
-        raise ModelError(f"row {row}: {name} {column[row]} is not in 0..{n_states - 1}")
+        pair = "" if name == "state" else f"state {columns['state'][row]}, action {columns['action'][row]}, "
+        raise ModelError(f"{pair}row {row}: {name} {column[row]} is not in 0..{n_states - 1}")
 
 
 def _all_at_least_zero(p):
@@ -404,10 +416,10 @@ def _pairs_lost(state, action, possible, columns):
     """The first pair all of whose rows are impossible, None where there is none."""
     if possible.all():
         return None
-    given = np.unique(np.stack([np.asarray(state)[~possible], np.asarray(action)[~possible]]), axis=1)
-    n = int(max(given[1].max(), columns["action"].max())) + 1
-    lost = ~np.isin(given[0] * n + given[1], np.unique(columns["state"] * n + columns["action"]))
-    return given[:, np.argmax(lost)] if lost.any() else None
+    state, action = np.asarray(state, dtype=np.int64)[~possible], np.asarray(action, dtype=np.int64)[~possible]
+    n = int(max(action.max(), columns["action"].max())) + 1
+    lost = np.setdiff1d(state * n + action, columns["state"] * n + columns["action"])
+    return divmod(int(lost[0]), n) if len(lost) else None
 
 
 def _reward_keys(columns):
@@ -534,11 +546,15 @@ def _initial(initial, n_states, tolerance):
         if sum(rationals) != 1:
             raise ModelError(f"the exact initial probabilities sum to {sum(rationals)}, they must sum to exactly 1")
         given = np.array([nearest(p) for p in rationals])
+        given[(given == 0) & np.array([p != 0 for p in rationals])] = SMALLEST_NORMAL / 2  # refused below
     law = given.astype(np.float64)
     if not (np.isfinite(law) & (law >= 0)).all():
         s = int(np.argmax(~(np.isfinite(law) & (law >= 0))))
         raise ModelError(f"initial: state {s} has probability {law[s]}, which is not a number in [0, 1]")
     law += 0.0
+    small = (law > 0) & (law < SMALLEST_NORMAL)
+    if small.any():
+        raise ModelError(f"initial: the probability of state {int(np.argmax(small))} is below the range in which float64 keeps its digits (2^-1022)")
     rounding, change = _normalise(np.array([0, n_states]), law, tolerance, lambda k, total: f"initial sums to {total!r}, it must sum to 1 (within {tolerance:g})")
     return law, int(rounding[0]), change
 
@@ -563,7 +579,10 @@ def _read_transitions(transitions, axes):
         return state, action, values, column, n_states, n_actions
     if hasattr(transitions, "tocoo"):
         raise ModelError("transitions is one sparse matrix; pass a list of them, one (S, S) per action with axes='ass'")
-    table = np.asarray(transitions)
+    try:
+        table = np.asarray(transitions)
+    except ValueError as error:
+        raise ModelError(f"transitions is no array: {error}") from error
     if table.ndim != 3 or table.dtype.kind not in "biufO":
         raise ModelError(f"transitions has shape {table.shape} and type {table.dtype}; it must be numbers of shape (S, A, S) with axes='sas' or (A, S, S) with axes='ass'")
     n_states = table.shape[2]
@@ -589,7 +608,10 @@ def _read_rewards(rewards, axes, state, action, next_state, n_states, n_actions)
             if here.any():
                 out[here] = np.asarray(m.tocsr()[row[here], next_state[here]]).ravel()
         return out
-    table = np.asarray(rewards.todense() if hasattr(rewards, "todense") else rewards)
+    try:
+        table = np.asarray(rewards.todense() if hasattr(rewards, "todense") else rewards)
+    except ValueError as error:
+        raise ModelError(f"rewards is no array: {error}") from error
     if table.dtype.kind not in "biufOUS":
         raise ModelError(f"rewards has type {table.dtype}; it must hold real numbers")
     full = (n_states, n_actions, n_states) if axes == "sas" else (n_actions, n_states, n_states)
