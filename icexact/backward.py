@@ -4,15 +4,14 @@ Laws, skill, luck and noise (S2), (C1) come from the fused kernels, which hold t
 of Proposition 1 (C4) from the chain. Each sum is kept in the two parts whose bounds differ, entropies and Bregman.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from icexact import bounds, kernels
 from icexact.chain import branching, merged, outcome_labels, restrict, start_branching
 from icexact.keys import KeyPlan, Keys
-from icexact.lattice import Lattice
+from icexact.lattice import Lattice, supports
 from icexact.laws import Laws
 from icexact.mdp import _frozen
 from icexact.occupancy import Forward, propagate
@@ -157,6 +156,10 @@ def _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, widt
     z_entropy, terms = np.zeros(1), np.zeros((12, 1))
     rate = bounds.entropy_rate(model.initial_rounding + 1 + bounds.mixture_depth(len(starts)), width * len(starts), model.initial_rounding + len(starts))
     law = walk.credit_start(first, later_entropy, z_entropy, rate, tau, terms)
+    if counts.risk and law.low is not None:
+        for h, flags in supports(model, part.policy, law.plan, horizon):
+            if h == 0:
+                law = replace(law, possible=flags[starts].any(axis=0)[None, :], floor=int(law.plan.lowest.min()))
     keys, p = law.row(0)
     sums.step[4:8, 0] = terms[4:8, 0]
     sums.rate[1, 0] = rate

@@ -43,13 +43,22 @@ class Hindsight(Result):
                 _, q_keys, q, q_count = laws._pair(h, state, int(mdp.pair_action[k]))
                 table[np.searchsorted(keys, q_keys), i] = weight * q
                 count = max(count, q_count)
-        table /= v[:, None]
+        # returns whose probability float64 has lost tell nothing: 0 +- 1
+        lost = v == 0
+        table /= np.where(lost, 1.0, v)[:, None]
         relative = bounds.gamma(count + int(laws._count[h]) + self._policy.rounding + 2)
-        error = table * relative + (laws._underflow / v[:, None] * 2 if laws._underflow else 0.0)
+        error = table * relative
+        if laws._underflow:
+            error += 2 * laws._underflow / np.where(lost, laws._underflow, v)[:, None]
+            error = np.minimum(error, 1.0)
         # a return that one action alone can bring was brought by it
-        certain = (table > 0).sum(axis=1) == 1
-        table[certain] = table[certain] > 0
-        error[certain] = 0.0
+        played = self._policy.at(h)[mdp.pair_ptr[state] : mdp.pair_ptr[state + 1]] > 0
+        if played.sum() == 1:
+            table[:], error[:] = played, 0.0
+        elif not laws._underflow:
+            certain = (table > 0).sum(axis=1) == 1
+            table[certain] = table[certain] > 0
+            error[certain] = 0.0
         return step.values(keys), Bounded(table, error)
 
     def summary(self):

@@ -3,10 +3,34 @@
 import numpy as np
 
 from icexact import kernels
+from icexact.chain import merged, outcome_labels
 from icexact.laws import Laws
 from icexact.mdp import _frozen
 
 WORK = 1 << 27  #: multiply-adds of one kernel call, some tenths of a second: between two the interpreter can be interrupted
+
+
+def supports(mdp, policy, plan, horizon):
+    """(h, flags uint8 [S+1, W]) for h = H .. 0: which points of the lattice, from plan.lowest.min() on, the return-to-go can take; good until the next step.
+
+    Laws tell it by their atoms, unless these are so small that float64 has lost some: then this is asked.
+    """
+    floor = int(plan.lowest.min())
+    width = int(plan.highest.max()) - floor + 1
+    n_labels = len(mdp.rewards.values) + 1
+    label = outcome_labels(mdp, n_labels)
+    tables = np.zeros((2, (mdp.n_states + 1) * width), dtype=np.uint8)
+    tables[:, mdp.n_states * width - floor] = 1
+    tables[0, -floor::width] = 1
+    yield horizon, tables[0].reshape(-1, width)
+    for h in range(horizon - 1, -1, -1):
+        chain = merged(mdp, policy.at(h), label)
+        successor, reward = np.divmod(chain.entry, n_labels)
+        now, later = tables[(horizon - h) % 2], tables[(horizon - h - 1) % 2]
+        size = max(1, WORK // (width * chain.longest))
+        for begin in range(0, mdp.n_states, size):
+            kernels.lattice.support_step(begin, min(begin + size, mdp.n_states), chain.ptr, successor, plan.label_shift[reward], width, later, now)
+        yield h, now.reshape(-1, width)
 
 
 class Lattice:

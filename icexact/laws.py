@@ -10,7 +10,10 @@ from icexact.support import values_of
 
 @dataclass(frozen=True, eq=False)
 class Laws:
-    """Row s is data[start[s] : start[s]+count[s]], k steps to go. On the lattice its first atom is at point low[s] and atoms may be 0; with keys the atoms' keys are table[rank]."""
+    """Row s is data[start[s] : start[s]+count[s]], k steps to go. On the lattice its first atom is at point low[s] and atoms may be 0; with keys the atoms' keys are table[rank].
+
+    possible, where atoms may have underflowed: flags [S, W] of the lattice points, from `floor` on, that can be taken.
+    """
 
     start: np.ndarray
     count: np.ndarray
@@ -20,14 +23,20 @@ class Laws:
     table: np.ndarray = None
     plan: object = None
     k: int = 0
+    possible: np.ndarray = None
+    floor: int = 0
 
     def row(self, s):
-        """(keys, probabilities) of row s: int64 or Python integers, ascending; only atoms of positive probability."""
+        """(keys, probabilities) of row s: int64 or Python integers, ascending; the atoms that can be, and no others."""
         piece = slice(self.start[s], self.start[s] + self.count[s])
         p = self.data[piece]
         if self.low is None:
             return self.table[self.rank[piece]], p
-        at = np.flatnonzero(p > 0)
+        if self.possible is not None:
+            first = self.low[s] - self.floor
+            at = np.flatnonzero(self.possible[s, first : first + self.count[s]])
+        else:
+            at = np.flatnonzero(p > 0)
         return at + self.low[s], p[at]
 
     def denominator(self):

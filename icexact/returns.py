@@ -1,6 +1,6 @@
 """Return laws: (R1) for every state and pair, (R2) for the episode."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from icexact import bounds, policies
 from icexact.chain import merged, outcome_labels
 from icexact.errors import BudgetError
 from icexact.keys import KeyPlan, Keys
-from icexact.lattice import Lattice
+from icexact.lattice import Lattice, supports
 from icexact.laws import Laws
 from icexact.progress import Progress
 from icexact.rationals import discount as read_discount
@@ -109,7 +109,11 @@ class ReturnLaw(Result):
             walk = _walk(self._mdp, self._policy, self.horizon, self.discount, plan, self._budget)
             for _ in range(self.horizon - 1):
                 next(walk)
-            self._steps[1] = next(walk)[1].laws()
+            laws = next(walk)[1].laws()
+            if plan is not None and self._underflow:
+                flags = next(flags for h, flags in supports(self._mdp, self._policy, plan, self.horizon) if h == 1)
+                laws = replace(laws, possible=flags[:-1].copy(), floor=int(plan.lowest.min()))
+            self._steps[1] = laws
         if int(h) not in self._steps:
             raise ValueError(f"the laws of step {h} were not kept: only {'pairs and states at step 0 are' if self.horizon else 'step 0 is'}; call return_law(..., keep='all')")
         return self._steps[int(h)]
@@ -193,7 +197,19 @@ def return_law(mdp, policy, *, horizon, discount=1, keep="first", budget=4 << 30
     lost = 0.0
     if bounds.may_underflow(float(mdp.initial[starts].min()), least, horizon):
         lost = bounds.underflow(horizon, longest)
+        if plan is not None:
+            steps, first = _with_supports(mdp, read, plan, horizon, steps, first, starts)
     return ReturnLaw(horizon, gamma, provenance(mdp, method), mdp, read, first, steps, count, lost, budget)
+
+
+def _with_supports(mdp, read, plan, horizon, steps, first, starts):
+    """Laws that may have lost atoms to underflow, told which atoms there are."""
+    floor = int(plan.lowest.min())
+    told = {}
+    for h, flags in supports(mdp, read, plan, horizon):
+        if h in steps:
+            told[h] = replace(steps[h], possible=flags[:-1].copy(), floor=floor)
+    return told, replace(first, possible=told[0].possible[starts].any(axis=0)[None, :], floor=floor)
 
 
 def _walk(mdp, read, horizon, gamma, plan, budget):

@@ -200,6 +200,34 @@ def test_counts():
     assert errors[2] < 0.02 * 1e-24
 
 
+def test_the_bound_of_entropies_holds_at_its_ends():
+    """A law whose atoms are off by the most that their counts allow, in the worst directions: entropy moves by no more than the rates say."""
+    for n in (100, 10**6):
+        up, down = (1 + U) ** n, (1 - U) ** n
+        for law in ([F(1, 1000)] * 1000, [F(1, 2), F(1, 2)], [F(1, 3), F(1, 6), F(1, 2)], [F(9, 10)] + [F(1, 100)] * 10, [1 - F(1, 10**12), F(1, 10**12)]):
+            law = [mpf(p) for p in law]
+            true = -sum(p * MP.log(p) for p in law)
+            moved = -sum(p * x * MP.log(p * x) for p in law for x in [up if MP.log(p) < -1 else down])
+            assert abs(moved - true) <= MP.mpf(bounds.entropy_rate(n, len(law))) * (true + 1)
+            # the pivot sees the others only
+            moved = [p * up for p in law[1:]]
+            pivot = -sum(p * MP.log(p) for p in moved) - (1 - sum(moved)) * MP.log1p(-sum(moved))
+            assert abs(pivot - true) <= MP.mpf(bounds.pivot_rate(n, len(law))) * true
+
+
+def test_rates_cover_their_counts():
+    """What is evaluated in so many operations may be off by so many units."""
+    for width in (16, 64, 1024, 4096):
+        additions = width if width <= 32 else 32 + min(width, 1024) // 32 + width // 1024
+        assert bounds.row_depth(width) >= additions - 1
+        assert bounds.entropy_rate(0, width) >= float(U) * (additions + bounds.LOG + 2)
+        assert bounds.entropy_rate(0, width, 100) >= bounds.entropy_rate(0, width) + 99 * float(U)
+        assert bounds.pivot_rate(0, width) >= float(U) * (width + bounds.LOG + 2)
+        none = float(bounds.difference_error(1.0, 0.0, 1.0, 1.0, 0, 0, 0.0, width))
+        assert none >= float(U) * (additions + bounds.DIVERGENCE)
+    assert float(bounds.difference_error(1.0, 3.0, 0.0, 1.0, 0, 0, 1e-13, 16)) >= 3e-13
+
+
 def test_the_bound_of_divergences_holds_at_its_ends():
     """p and q off by the most that their counts allow, in the worst directions: KL moves by no more than law_error of the exact value."""
     for spread in (0.5, 1e-3, 1e-6, 1e-9, 1e-12, 0.0):

@@ -174,3 +174,18 @@ def pair_step(begin, end, states, n_states, pair_ptr, group_ptr, group_branch, s
                 at[b] += low[own]
             n = padded(high[own] - low[own] + 1)
             out[k] = pair_divergence(n, buffer, at, probability, first, last - first, scratch, buffer, own * stride + origin + low[own])
+
+
+@kernel
+def support_step(begin, end, ptr, successor, shift, width, old, new):
+    """Which lattice points are possible, one step further back: rows of `width` flags, for states begin..end-1. Decided without probabilities, which may underflow."""
+    for s in range(begin, end):
+        to = s * width
+        for z in range(np.uint64(to), np.uint64(to + width)):
+            new[z] = 0
+        for j in range(ptr[s], ptr[s + 1]):
+            m = shift[j]
+            first, last = max(np.int64(0), m), min(width, width + m)
+            a = np.uint64(successor[j] * width - m)
+            for z in range(np.uint64(first), np.uint64(last)):
+                new[np.uint64(to) + z] |= old[a + z]
