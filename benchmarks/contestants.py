@@ -83,6 +83,20 @@ def return_laws_per_symbol(state, action, probability, next_state, reward, ends,
     return horizon * low, v[:n_states]
 
 
+def return_laws_plain(state, action, probability, next_state, reward, ends, n_states, policy, horizon):
+    """What is usually written: one CSR a reward value @ the whole dense (S, K) table at every step, full temporaries."""
+    symbols, low, span, n = _merged((state, action, probability, next_state, reward, ends, n_states, policy))
+    atoms = horizon * span + 1
+    v = np.zeros((n, atoms))
+    v[:, 0] = 1.0
+    for _ in range(horizon):
+        new = np.zeros_like(v)
+        for shift, m in symbols:
+            new[:, shift:] += (m @ v)[:, :atoms - shift]
+        v = new
+    return horizon * low, v[:n_states]
+
+
 def return_laws_stacked(state, action, probability, next_state, reward, ends, n_states, policy, horizon):
     """Layout (W, S): all reward values in one wide CSR, applied to span+1 neighbouring rows of atoms at once.
 
@@ -478,14 +492,17 @@ def sampling_seconds(laws, trajectories_per_second, kl=1e-3):
 #   gridworld 100x100, -1..10, H=100        2.8       8.3        4.4     4.5
 #   Garnet 1e4, A=4, b=5, a pair, H=50      2.0       3.5        5.5     5.7
 #   the same, a branch (2 rounds, best)     2.0       5.5        4.3      -
+def public_form(state, action, probability, next_state, reward, ends, n_states, policy):
+    """Which of the forms that keep to SciPy's public interface is the fastest for the shape."""
+    # adding the rows of a (state, reward) costs more than reading the matrix for each atom where they hold few entries
+    entries = np.unique(state.astype(np.int64) * n_states + next_state).size
+    rows = np.unique(state.astype(np.int64) * (int(np.ptp(reward)) + 1) + (reward - reward.min())).size
+    return return_laws_stacked if 3 * rows > entries else return_laws_per_symbol
+
+
 def return_laws(state, action, probability, next_state, reward, ends, n_states, policy, horizon, public=False):
     """The fastest of the above for the shape; public=True: the fastest that keeps to SciPy's public interface."""
     model = state, action, probability, next_state, reward, ends, n_states, policy
     if not public and csr_matvecs is not None:
         return return_laws_inplace(*model, horizon)
-    # adding the rows of a (state, reward) costs more than reading the matrix for each atom where they hold few entries
-    entries = np.unique(state.astype(np.int64) * n_states + next_state).size
-    rows = np.unique(state.astype(np.int64) * (int(np.ptp(reward)) + 1) + (reward - reward.min())).size
-    if 3 * rows > entries:
-        return return_laws_stacked(*model, horizon)
-    return return_laws_per_symbol(*model, horizon)
+    return public_form(*model)(*model, horizon)

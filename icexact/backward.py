@@ -16,7 +16,7 @@ from icexact.laws import Laws
 from icexact.mdp import _frozen
 from icexact.occupancy import Forward, propagate
 from icexact.progress import Progress
-from icexact.support import choose, over_budget
+from icexact.support import choose
 
 TAU = 2e-8  #: an entropy difference is taken as it is where its error is below this share of it, else it is done again in Bregman form
 SMALL_TAU = 1e-12  #: the same where the work is small: then more digits cost nothing that is felt
@@ -71,19 +71,15 @@ def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None,
     model, read = part.mdp, part.policy
     if horizon == 0:
         return _nothing(mdp, gamma)
+    plan, method = None, "values only"
+    if laws:
+        plan = choose(model, np.ones(model.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget, lambda plan, k: 8 * k * model.n_states, "occupancy and lattice rows")
+        method = f"{'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
     forward = propagate(model, read, horizon, budget, False, want_support=True)
     b = branching(model)
     counts = _Counts(model, read, b, horizon)
-    plan, method = None, "values only"
     if laws:
-        plan = choose(model, np.ones(model.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget)
-        if plan is not None:
-            if 8 * horizon * model.n_states + plan.bytes(horizon) > budget:
-                raise over_budget("occupancy and lattice rows", lambda k: 8 * k * model.n_states + plan.bytes(k), horizon, budget)
-            walk = Lattice(plan, horizon)
-        else:
-            walk = Keys(KeyPlan(model.rewards.values, gamma), model.n_states, horizon, budget)
-        method = f"{'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
+        walk = Lattice(plan, horizon) if plan is not None else Keys(KeyPlan(model.rewards.values, gamma), model.n_states, horizon, budget)
 
     sums = _Sums(horizon, model.n_states)
     values = _Values(model, read, b, horizon, gamma)
@@ -309,4 +305,6 @@ class _Values:
         if forward.underflow:
             error = error + forward.underflow * self.model.n_states * float(self.scale[0].max() + 1) ** 2
         total = float(value.sum())
+        if not (np.isfinite(value).all() and np.isfinite(error).all() and np.isfinite(mean_size)):
+            raise ValueError("the variance of the return is beyond the range of float64: scale the rewards down; no information changes by it")
         return (value, error), (total, float(error.sum()) * (1 + 1e-9) + total * float(bounds.gamma(3 * horizon + 3))), (mean, rate * mean_size)

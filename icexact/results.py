@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 
 import numpy as np
 
+_EXACT = Context(prec=1200)  # every float64 and every sum of two is exact
 _UNIT = {None: "nats", 2: "bits", 10: "hartleys"}
 
 
@@ -24,7 +25,7 @@ def sure_digits(value, error, most=12):
     """`value` as text, with only those decimals that hold for every number within `error` of it.
 
     >>> sure_digits(0.0139397962, 3e-9), sure_digits(2.0, 0.0), sure_digits(1e-20, 1e-33), sure_digits(0.0, 1e-30)
-    ('0.0139398', '2', '1.000000000000e-20', '0 +- 1e-30')
+    ('0.0139398', '2', '1.000000000000e-20', '0 +- 1.1e-30')
     """
     value, error = float(value), float(error)
     if math.isnan(value) or math.isinf(value):
@@ -33,37 +34,32 @@ def sure_digits(value, error, most=12):
         return f"{value:.3g} +- {error}"
     if value == 0 and error == 0:
         return "0"
-    if abs(value) <= error:
-        return f"{value:.1g} +- {_round_up(error)}" if value else f"0 +- {_round_up(error)}"
-    exact = Decimal(value)
-    if error == 0:
-        text = f"{value:.{most}g}"
-        return text if Decimal(text) == exact else repr(value)
-    low, high = exact - Decimal(error), exact + Decimal(error)
-    lead = exact.adjusted()
-    # the finest decimal place at which both ends still round alike
-    place = max(lead - most, math.floor(math.log10(error)))
-    while place <= lead:
-        step = Decimal((0, (1,), place))
-        if _on_grid(low, step) == _on_grid(high, step):
-            break
-        place += 1
-    else:
-        return f"{value:.1g} +- {_round_up(error)}"
-    digits = lead - place
-    if -5 <= lead < 15:
-        return f"{value:.{max(0, -place)}f}" if place <= 0 else f"{value:.{digits}e}"
-    return f"{value:.{digits}e}"
+    with localcontext(_EXACT):
+        exact = Decimal(value)
+        if error == 0:
+            text = f"{value:.{most}g}"
+            return text if Decimal(text) == exact else repr(value)
+        low, high = exact - Decimal(error), exact + Decimal(error)
+        lead = exact.adjusted() if value else 0
+        # the finest decimal place at which both ends still round alike
+        place = max(lead - most, Decimal(error).adjusted())
+        while value and place <= lead:
+            step = Decimal((0, (1,), place))
+            if low.quantize(step) == high.quantize(step):
+                if -5 <= lead < 15 and place <= 0:
+                    return f"{value:.{-place}f}"
+                return f"{value:.{lead - place}e}"
+            place += 1
+        # no digit is sure: an interval that holds all that the number may be
+        middle = f"{value:.1g}" if value else "0"
+        return f"{middle} +- {_round_up(max(Decimal(middle) - low, high - Decimal(middle)))}"
 
 
-def _on_grid(number, step):
-    return (number / step).to_integral_value()
-
-
-def _round_up(error):
-    exponent = math.floor(math.log10(error)) if error > 0 else 0
-    lead = math.ceil(error / 10.0**exponent) if exponent > -300 else 1
-    return f"{lead}e{exponent:+03d}" if lead < 10 else f"1e{exponent + 1:+03d}"
+def _round_up(size):
+    """Two digits, rounded up."""
+    rounded = size.quantize(Decimal((0, (1,), size.adjusted() - 1)), ROUND_CEILING)
+    digits = rounded.as_tuple().digits
+    return f"{digits[0]}.{digits[1]}e{rounded.adjusted():+03d}"
 
 
 class Bounded:

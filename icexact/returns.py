@@ -15,7 +15,7 @@ from icexact.laws import Laws
 from icexact.progress import Progress
 from icexact.rationals import discount as read_discount
 from icexact.results import Bounded, Result, bytes_text, check_budget, check_horizon, provenance
-from icexact.support import choose, over_budget
+from icexact.support import choose
 
 
 class Law(NamedTuple):
@@ -169,11 +169,7 @@ def return_law(mdp, policy, *, horizon, discount=1, keep="first", budget=4 << 30
         raise ValueError(f"keep is {keep!r}; it must be 'first' or 'all'")
     read = policies.read(mdp, policy, horizon)
     possible = (read.table > 0).any(axis=0)
-    plan = choose(mdp, possible, horizon, gamma, engine, budget)
-    if plan is not None:
-        kept = int(plan.atoms[1:].sum()) if keep == "all" else 0
-        if plan.bytes(horizon) + 8 * kept > budget:
-            raise over_budget(f"return laws (keep={keep!r})", lambda k: plan.bytes(k) + (8 * int(plan.atoms[1 : k + 1].sum()) if keep == "all" else 0), horizon, budget)
+    plan = choose(mdp, possible, horizon, gamma, engine, budget, lambda plan, k: 8 * int(plan.atoms[1 : k + 1].sum()) if keep == "all" else 0, f"return laws (keep={keep!r})")
     method = f"return law, {'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
 
     count = np.zeros(horizon + 1, dtype=np.int64)

@@ -80,13 +80,11 @@ def lattice_plan(mdp, possible, horizon, progress=None):
         lowest[k], highest[k], widest[k], atoms[k] = kernels.lattice.windows(chain.ptr, successor, shift, low[before], high[before], low[now], high[now])
     alive = successor < mdp.n_states
     distance = np.abs(successor - np.repeat(np.arange(mdp.n_states), np.diff(chain.ptr)))[alive]
-    plan = LatticePlan(Fraction(step, scale), Fraction(base, scale), label_shift, lowest, highest, atoms, int(widest.max()), int(distance.max(initial=0)), mdp.n_states)
-    # small tables are quicker side by side: a row that has not changed then need not move
-    return plan.apart() if plan.apart().bytes(horizon) <= SMALL else plan
+    return LatticePlan(Fraction(step, scale), Fraction(base, scale), label_shift, lowest, highest, atoms, int(widest.max()), int(distance.max(initial=0)), mdp.n_states)
 
 
-def choose(mdp, possible, horizon, gamma, engine, budget):
-    """The `LatticePlan` to work on, or None for the keys; BudgetError where the lattice is asked for and would not fit."""
+def choose(mdp, possible, horizon, gamma, engine, budget, more=lambda plan, k: 0, what="lattice rows"):
+    """The `LatticePlan` to work on, or None for the keys; BudgetError where the lattice, with `more(plan, k)` bytes beside it, would not fit."""
     if engine not in (None, "lattice", "keys"):
         raise ValueError(f"engine is {engine!r}; it must be 'lattice', 'keys' or None for the better one")
     if engine == "keys":
@@ -105,11 +103,16 @@ def choose(mdp, possible, horizon, gamma, engine, budget):
         n = int((np.bincount(mdp.rewards.index[np.repeat(possible, np.diff(mdp.branch_ptr))]) > 0).sum()) + bool(mdp.ends.any())
         if math.comb(horizon + max(n, 1) - 1, max(n, 1) - 1) * 32 < plan.widest:
             return None
-    if plan.bytes(horizon) > budget:
+    def size(k, plan=plan):
+        return plan.bytes(k) + more(plan, k)
+
+    if size(horizon) > budget:
         if engine is None and plan.bytes(horizon) > 8 * budget:
             return None
-        raise over_budget("lattice rows", plan.bytes, horizon, budget, f", {int(plan.atoms[horizon])} atoms")
-    return plan
+        raise over_budget(what, size, horizon, budget, f", {int(plan.atoms[horizon])} atoms")
+    # small tables are quicker side by side: a row that has not changed then need not move
+    apart = plan.apart()
+    return apart if apart.bytes(horizon) <= SMALL and size(horizon, apart) <= budget else plan
 
 
 def over_budget(what, size, horizon, budget, more=""):

@@ -59,7 +59,14 @@ def test_logarithm():
 
 def test_log1p():
     rng = np.random.default_rng(2)
-    x = np.concatenate([-rng.uniform(0, 0.5, 3000), rng.uniform(0, 1, 1000), rng.choice([-1, 1], 3000) * 10.0 ** rng.uniform(-300, -1, 3000), -(0.5 - 10.0 ** rng.uniform(-16, -2, 300))])
+    x = np.concatenate(
+        [
+            -rng.uniform(0, 0.5, 3000),
+            rng.uniform(0, 1, 1000),
+            rng.choice([-1, 1], 3000) * 10.0 ** rng.uniform(-300, -1, 3000),
+            -(0.5 - 10.0 ** rng.uniform(-16, -2, 300)),
+        ]
+    )
     worst = max(abs((MP.mpf(logarithm.log1p(one)) - MP.log1p(MP.mpf(one))) / MP.log1p(MP.mpf(one))) for one in x.tolist())
     # pivot_rate gives it 2 LOG + 12 with all its sums
     assert worst <= (bounds.LOG + 4) * U, float(worst / U)
@@ -242,7 +249,13 @@ def test_the_bound_of_divergences_holds_at_its_ends():
 
             up, down = (1 + U) ** n, (1 - U) ** n
             true = kl(exact, q)
-            worst = max(abs(kl([exact[0] * a, exact[1] * b], [q[0] * c, q[1] * d]) - true) for a in (up, down) for b in (up, down) for c in (up, down) for d in (up, down))
+            worst = max(
+                abs(kl([exact[0] * a, exact[1] * b], [q[0] * c, q[1] * d]) - true)
+                for a in (up, down)
+                for b in (up, down)
+                for c in (up, down)
+                for d in (up, down)
+            )
             assert worst <= MP.mpf(float(bounds.law_error(float(true), 1.0, n, n))), (spread, n)
 
 
@@ -267,7 +280,7 @@ def test_laws_below_the_range_of_floats(k, H, engine):
     mdp, exact = rare_coin(k, H)
     policy = np.ones((1, 1))
     law = ic.return_law(mdp, policy, horizon=H, engine=engine)
-    values, p = law.law()
+    p = law.law().probabilities
     for z, v, e in zip(law.exact_values(), p.value, p.error):
         assert within(v, e, exact[z]), (z, v, e)
         if exact[z] > F(1, 2**1000):
@@ -332,10 +345,7 @@ def test_occupancy_below_the_range_of_floats(push):
     probability = [float(p), float(1 - p)] * n + [1.0] * idle
     initial = np.zeros(n + idle)
     initial[0] = 1.0 if push else 0.5
-    initial[n:] = 0.5 / idle if idle else 0
-    initial[n:] = 2.0**-9 if idle else 0
     if idle:
-        initial[n:] = 0
         initial[n : n + 128] = 0.5 / 128
     ends = [False, True] * n + [False] * idle
     mdp = ic.MDP.from_branches(state, [0] * len(state), probability, to, [0] * len(state), ends, n_states=n + idle, initial=initial)
@@ -364,7 +374,7 @@ def test_subnormals_survive_in_the_kernels():
     rows.mix(out, np.int64(0), np.int64(16), table, np.array([0, 16]), np.int64(0), np.array([1.0, 1.0]), np.int64(0), np.int64(2))
     assert (out == 2 * tiny).all()
     mdp, _ = rare_coin(20, 53)
-    values, p = ic.return_law(mdp, np.ones((1, 1)), horizon=53, engine="lattice").law()
+    p = ic.return_law(mdp, np.ones((1, 1)), horizon=53, engine="lattice").law().probabilities
     assert p.value[53] == 2.0**-1060
 
 
@@ -409,7 +419,7 @@ def test_printed_intervals_hold_all_that_the_number_may_be(value, relative):
 
 
 @pytest.mark.parametrize("value, error, text", [
-    (0.0, 0.0, "0"), (2.0, 0.0, "2"), (0.1, 0.0, "0.1"), (inf, 0.0, "inf"), (-inf, 1.0, "-inf"), (nan, 0.0, "nan"), (0.0, 1e-30, "0 +- 1e-30"),
+    (0.0, 0.0, "0"), (2.0, 0.0, "2"), (0.1, 0.0, "0.1"), (inf, 0.0, "inf"), (-inf, 1.0, "-inf"), (nan, 0.0, "nan"), (0.0, 1e-30, "0 +- 1.1e-30"),
     (1.0, inf, "1 +- inf"), (0.0139397962, 3e-9, "0.0139398"), (-0.25, 1e-3, "-0.25"), (123456.0, 40.0, "1.235e+05"),
 ])  # fmt: skip
 def test_printed_forms(value, error, text):
@@ -423,7 +433,7 @@ def test_printed_forms(value, error, text):
 
 def test_bounded_numbers_and_arrays():
     x = ic.Bounded([[0.25, 1.0], [0.0, -2.0]], [[1e-12, 0.0], [1e-30, 0.5]])
-    assert repr(x) == "Bounded([[0.25000000000 1]\n [0 +- 1e-30 -2]])" or "0 +- 1e-30" in repr(x)
+    assert repr(x) == "Bounded([[0.25000000000 1]\n [0 +- 1.1e-30 -2]])" or "0 +- 1.1e-30" in repr(x)
     assert x.shape == (2, 2) and x.ndim == 2 and len(x) == 2 and x.dtype == np.float64
     assert (np.asarray(x) == x.value).all() and np.asarray(x, dtype=np.float32).dtype == np.float32
     assert np.array(x, copy=True) is not x.value and np.sum(x) == -0.75

@@ -367,7 +367,12 @@ def equal(a, b):
 
 
 def flat(c):
-    return [*(getattr(c, p) for p in (*PARTS, "total", "return_entropy", "policy_entropy", "mean")), *(getattr(c.proposition_1, s) for s in SIDES), *(getattr(c.variance, p) for p in PARTS), *(getattr(c.by_state, p) for p in PARTS)]
+    return [
+        *(getattr(c, p) for p in (*PARTS, "total", "return_entropy", "policy_entropy", "mean")),
+        *(getattr(c.proposition_1, s) for s in SIDES),
+        *(getattr(c.variance, p) for p in PARTS),
+        *(getattr(c.by_state, p) for p in PARTS),
+    ]
 
 
 def test_order_of_the_arrays_changes_no_bit():

@@ -31,7 +31,9 @@ def binomial(n):
     return [Fraction(comb(n, k), 2**n) for k in range(n + 1)]
 
 
-@pytest.mark.parametrize("L, printed", [(1, "1.0000000000"), (2, "0.5000000000"), (3, "0.3112781245"), (5, "0.1675533488"), (10, "0.0765014591"), (20, "0.0370393995")])
+@pytest.mark.parametrize(
+    "L, printed", [(1, "1.0000000000"), (2, "0.5000000000"), (3, "0.3112781245"), (5, "0.1675533488"), (10, "0.0765014591"), (20, "0.0370393995")]
+)
 @pytest.mark.parametrize("engine", ["lattice", "keys"])
 def test_umbrella(L, printed, engine):
     mdp = ic.examples.umbrella(L)
