@@ -4,7 +4,7 @@
 >>> mdp = ic.examples.umbrella(3)
 >>> credit = ic.credit(mdp, ic.policies.uniform(mdp), horizon=3, base=2)
 >>> credit.skill
-Bounded([0.311278124459 0 0])
+Bounded([0.311278124459 0 +- 1.4e-29 0])
 """
 
 from icexact import examples, policies

@@ -61,7 +61,7 @@ def occupancy(mdp, policy, *, horizon=None, discount=1, tolerance=1e-6, budget=4
     >>> mdp = ic.examples.shortcut()
     >>> occ = ic.occupancy(mdp, ic.policies.uniform(mdp), horizon=3)
     >>> occ.alive
-    Bounded([1 0.450000000000 0.202500000000])
+    Bounded([1 0.4500000000000 0.2025000000000])
     """
     if horizon is None:
         from icexact.stationary import without_horizon

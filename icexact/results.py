@@ -25,7 +25,7 @@ def sure_digits(value, error, most=12):
     """`value` as text, with only those decimals that hold for every number within `error` of it.
 
     >>> sure_digits(0.0139397962, 3e-9), sure_digits(2.0, 0.0), sure_digits(1e-20, 1e-33), sure_digits(0.0, 1e-30)
-    ('0.0139398', '2', '1.000000000000e-20', '0 +- 1.1e-30')
+    ('0.0139398', '2', '1.00000000000e-20', '0 +- 1.1e-30')
     """
     value, error = float(value), float(error)
     if math.isnan(value) or math.isinf(value):

@@ -25,7 +25,7 @@ class Law(NamedTuple):
     >>> mdp = ic.examples.shortcut()
     >>> values, probabilities = ic.return_law(mdp, ic.policies.uniform(mdp), horizon=4).law()
     >>> values, probabilities
-    (array([-2., -1.,  0.,  1.]), Bounded([0.0911250000000 0.111375000000 0.247500000000 0.550000000000]))
+    (array([-2., -1.,  0.,  1.]), Bounded([0.09112500000000 0.1113750000000 0.2475000000000 0.5500000000000]))
     """
 
     values: np.ndarray
@@ -162,7 +162,7 @@ def return_law(mdp, policy, *, horizon, discount=1, keep="first", budget=4 << 30
     >>> mdp = ic.examples.coin()
     >>> law = ic.return_law(mdp, ic.policies.uniform(mdp), horizon=2, discount=0.5)
     >>> law.law()
-    Law(values=array([0. , 0.5, 1. , 1.5]), probabilities=Bounded([0.25 0.25 0.25 0.25]))
+    Law(values=array([0. , 0.5, 1. , 1.5]), probabilities=Bounded([0.2500000000000 0.2500000000000 0.2500000000000 0.2500000000000]))
     """
     horizon, gamma, budget = check_horizon(horizon), read_discount(discount), check_budget(budget)
     if keep not in ("first", "all"):

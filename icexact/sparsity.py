@@ -70,7 +70,7 @@ def information_sparsity(mdp, policy, *, horizon, discount=1, base=None, per_pai
     >>> import icexact as ic
     >>> mdp = ic.examples.umbrella(2)
     >>> ic.information_sparsity(mdp, ic.policies.uniform(mdp), horizon=2, base=2).per_step
-    Bounded([0.50000000000 0])
+    Bounded([0.5000000000000 0])
     """
     horizon, gamma, budget = check_horizon(horizon), read_discount(discount), check_budget(budget)
     log_base(base)
