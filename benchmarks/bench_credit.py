@@ -6,9 +6,8 @@
 Ours also proves a bound for every number and makes Propositions 1 and 2 and the split of the variance; the contestants do not.
 """
 
-import pytest
-
 import contestants
+import pytest
 import workloads as w
 
 ROUNDS = 3

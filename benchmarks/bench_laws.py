@@ -6,9 +6,8 @@
 (`pytest benchmarks/ --benchmark-only` runs every bench_*.py; ratios that can be trusted, from interleaved rounds, are table.py's.)
 """
 
-import pytest
-
 import contestants
+import pytest
 import workloads as w
 
 RIVALS = {

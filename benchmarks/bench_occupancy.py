@@ -6,9 +6,8 @@
 scipy-products has its matrix ready; ours on a built model still averages the policy in and turns the chain round.
 """
 
-import pytest
-
 import contestants
+import pytest
 import workloads as w
 
 ROUNDS = 3

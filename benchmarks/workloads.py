@@ -7,11 +7,11 @@ import os
 from functools import cache
 from typing import NamedTuple
 
-import numpy as np
-
 import contestants
-import icexact as ic
+import numpy as np
 import problems
+
+import icexact as ic
 
 FULL = os.environ.get("ICEXACT_BENCH") == "full"  #: what bench_*.py use; table.py has --quick instead
 
@@ -97,11 +97,10 @@ def merged_entries(problem):
 
 # ---------------------------------------------------------------- agreement
 
-def dense(law, low, width):
-    """Our laws of all states as the contestants hand them out: [S, width], first atom `low`."""
-    n = law._mdp.n_states
-    out = np.zeros((n, width))
-    for s in range(n):
+def dense(law, low, shape):
+    """Our laws of all states as the contestants hand them out: [S, W], first atom `low`."""
+    out = np.zeros(shape)
+    for s in range(shape[0]):
         values, p = law.state_law(0, s)
         out[s, values.astype(np.int64) - low] = p.value
     return out
@@ -109,7 +108,7 @@ def dense(law, low, width):
 
 def check_laws(ours, theirs):
     low, v = theirs
-    difference = float(np.abs(dense(ours, low, v.shape[1]) - v).max())
+    difference = float(np.abs(dense(ours, low, v.shape) - v).max())
     assert difference < 1e-13, difference
     return difference
 

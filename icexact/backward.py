@@ -10,13 +10,13 @@ import numpy as np
 
 from icexact import bounds, kernels
 from icexact.chain import branching, merged, outcome_labels, restrict, start_branching
-from icexact.keys import KeyPlan, Keys
+from icexact.keys import Keys
 from icexact.lattice import Lattice, supports
 from icexact.laws import Laws
 from icexact.mdp import _frozen
 from icexact.occupancy import Forward, propagate
 from icexact.progress import Progress
-from icexact.support import choose
+from icexact.support import KeyPlan, choose
 
 TAU = 2e-8  #: an entropy difference is taken as it is where its error is below this share of it, else it is done again in Bregman form
 SMALL_TAU = 1e-12  #: the same where the work is small: then more digits cost nothing that is felt

@@ -4,9 +4,6 @@ A step's distinct keys are one sorted table, int64 where they fit and Python int
 is paid once a step, not once a state. Float keys would merge and split atoms at random (exactness.md section 3).
 """
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 
 from icexact import kernels
@@ -14,36 +11,8 @@ from icexact.errors import BudgetError
 from icexact.laws import Laws
 from icexact.mdp import _frozen
 from icexact.results import bytes_text
-from icexact.support import WIDE
 
 _DENSE = 1 << 26  #: entries of a direct table from (reward, rank) to rank; beyond it codes are searched
-
-
-@dataclass(init=False, eq=False)
-class KeyPlan:
-    """gamma = a / b and the rewards as integers over q: key K at k steps to go stands for K / (q b^(k-1))."""
-
-    scale: int  #: q
-    rewards: list
-    a: int
-    b: int
-
-    def __init__(self, values, gamma):
-        self.scale = math.lcm(*(v.denominator for v in values)) if values else 1
-        self.rewards = [int(v * self.scale) for v in values]
-        self.a, self.b = gamma.numerator, gamma.denominator
-
-    def denominator(self, k):
-        return self.scale * self.b ** max(0, k - 1)
-
-    def advance(self, keys, reward_index, k):
-        """Keys at k-1 steps to go as keys at k, one reward earlier; reward_index one for all or one a key."""
-        power = self.b ** (k - 1)
-        # K_1 = q r whatever came after: at 0 steps to go the only key is 0
-        most = max((abs(r) for r in self.rewards), default=0) * power + self.a * (max(abs(int(keys[0])), abs(int(keys[-1]))) if len(keys) else 0)
-        if keys.dtype != object and max(most, self.a) < WIDE and (len(keys) < 2 or int(np.abs(keys).max()) * self.a + most < WIDE):
-            return np.array([r * power for r in self.rewards] + [0], dtype=np.int64)[reward_index] + self.a * keys
-        return np.array([r * power for r in self.rewards] + [0], dtype=object)[reward_index] + self.a * keys.astype(object)
 
 
 class Keys:

@@ -51,7 +51,7 @@ def occupancy(mdp, policy, *, horizon=None, discount=1, tolerance=1e-6, budget=4
     """How often each state and pair is occupied, exactly.
 
     With `horizon` H: (O1), d_h(s) for h = 0 .. H-1; `.state` [H, S], `.pair` [H, K], `.alive` [H]: the rows of `.state` sum to `.alive`, the
-    mass that has not ended before step h. Without: `discount` < 1 gives (O2), (1 - g) sum_h g^h d_h, which sums to at most 1; `discount` = 1 gives
+    mass that has not ended before step h; a discount has no part in the law of one step. Without: `discount` < 1 gives (O2), (1 - g) sum_h g^h d_h, which sums to at most 1; `discount` = 1 gives
     (O3), expected visits, if every episode ends with certainty; `.state` [S], `.pair` [K], `.alive` (). Their error is proven, from the residual or the mass that a series
     has left; where it stays above `tolerance` (of the mass) the call raises.
 
@@ -63,18 +63,17 @@ def occupancy(mdp, policy, *, horizon=None, discount=1, tolerance=1e-6, budget=4
     >>> occ.alive
     Bounded([1 0.4500000000000 0.2025000000000])
     """
+    read_discount(discount)
     if horizon is None:
         from icexact.stationary import without_horizon
 
         state, alive = without_horizon(mdp, policies.read(mdp, policy), read_discount(discount), tolerance, progress)
     else:
-        if read_discount(discount) != 1:
-            raise ValueError("with a horizon the occupancy of each step is returned as it is: leave discount out, or leave horizon out for the discounted occupancy")
         horizon = check_horizon(horizon)
         forward = propagate(mdp, policies.read(mdp, policy, horizon), horizon, check_budget(budget), progress)
         state, alive = forward.bounded(), forward.alive()
     read = policies.read(mdp, policy, horizon)
-    return Occupancy(state, alive, horizon, read_discount(discount), provenance(mdp, "occupancy"), read, mdp.pair_state)
+    return Occupancy(state, alive, horizon, Fraction(1) if horizon is not None else read_discount(discount), provenance(mdp, "occupancy"), read, mdp.pair_state)
 
 
 @dataclass(frozen=True, eq=False)

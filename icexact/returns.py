@@ -9,13 +9,13 @@ import numpy as np
 from icexact import bounds, policies
 from icexact.chain import merged, outcome_labels
 from icexact.errors import BudgetError
-from icexact.keys import KeyPlan, Keys
+from icexact.keys import Keys
 from icexact.lattice import Lattice, supports
 from icexact.laws import Laws
 from icexact.progress import Progress
 from icexact.rationals import discount as read_discount
 from icexact.results import Bounded, Result, bytes_text, check_budget, check_horizon, provenance
-from icexact.support import choose
+from icexact.support import KeyPlan, choose
 
 
 class Law(NamedTuple):
@@ -64,9 +64,9 @@ class ReturnLaw(Result):
     def state_law(self, h, state):
         """The law of G_h given S_h = state, whether it can be occupied then or not: `Law`. h = 0 .. H; other steps than 0 need keep="all"."""
         state = self._mdp.check_state(state)
-        if self._mdp.pair_ptr[state] == self._mdp.pair_ptr[state + 1]:
-            raise ValueError(f"{self._mdp.name_state(state)} is terminal: nothing is gained after it")
         laws = self._step(h)
+        if self._mdp.pair_ptr[state] == self._mdp.pair_ptr[state + 1]:
+            return Law(np.zeros(1), Bounded(np.ones(1), 0.0))  # terminal: nothing is gained after it
         keys, p = laws.row(state)
         return Law(laws.values(keys), self._bounded(p, self._count[h]))
 

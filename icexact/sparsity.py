@@ -8,12 +8,12 @@ import numpy as np
 from icexact import bounds, policies
 from icexact.backward import TAU, _Counts, backward
 from icexact.chain import branching
-from icexact.keys import KeyPlan, Keys
+from icexact.keys import Keys
 from icexact.lattice import Lattice
 from icexact.progress import Progress
 from icexact.rationals import discount as read_discount
 from icexact.results import Bounded, Result, check_budget, check_horizon, in_base, log_base, provenance, unit
-from icexact.support import choose
+from icexact.support import KeyPlan, choose
 
 
 @dataclass(frozen=True, eq=False, repr=False)

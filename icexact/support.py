@@ -83,8 +83,75 @@ def lattice_plan(mdp, possible, horizon, progress=None):
     return LatticePlan(Fraction(step, scale), Fraction(base, scale), label_shift, lowest, highest, atoms, int(widest.max()), int(distance.max(initial=0)), mdp.n_states)
 
 
+@dataclass(init=False, eq=False)
+class KeyPlan:
+    """gamma = a / b and the rewards as integers over q: key K at k steps to go stands for K / (q b^(k-1))."""
+
+    scale: int  #: q
+    rewards: list
+    a: int
+    b: int
+
+    def __init__(self, values, gamma):
+        self.scale = math.lcm(*(v.denominator for v in values)) if values else 1
+        self.rewards = [int(v * self.scale) for v in values]
+        self.a, self.b = gamma.numerator, gamma.denominator
+
+    def denominator(self, k):
+        return self.scale * self.b ** max(0, k - 1)
+
+    def advance(self, keys, reward_index, k):
+        """Keys at k-1 steps to go as keys at k, one reward earlier; reward_index one for all or one a key."""
+        power = self.b ** (k - 1)
+        # K_1 = q r whatever came after: at 0 steps to go the only key is 0
+        most = max((abs(r) for r in self.rewards), default=0) * power + self.a * (max(abs(int(keys[0])), abs(int(keys[-1]))) if len(keys) else 0)
+        if keys.dtype != object and max(most, self.a) < WIDE and (len(keys) < 2 or int(np.abs(keys).max()) * self.a + most < WIDE):
+            return np.array([r * power for r in self.rewards] + [0], dtype=np.int64)[reward_index] + self.a * keys
+        return np.array([r * power for r in self.rewards] + [0], dtype=object)[reward_index] + self.a * keys.astype(object)
+
+
+def check_growth(mdp, possible, horizon, gamma, budget):
+    """Refuse before the work what cannot fit: BudgetError where even a lower bound of the atoms is beyond the budget.
+
+    If gamma = a / b has a or b above the largest difference of two rewards (in steps of their lattice), different reward sequences have different
+    returns (exactness.md section 3), and counting sequences from below is counting atoms. Elsewhere the walk itself stops at the budget.
+    """
+    values = mdp.rewards.values
+    played = mdp.rewards.index[np.repeat(possible, np.diff(mdp.branch_ptr))]
+    used = [values[i] for i in np.unique(played)] + ([0] if mdp.ends.any() else [])
+    scale = math.lcm(*(Fraction(v).denominator for v in used)) if used else 1
+    numbers = [int(v * scale) for v in used]
+    step = math.gcd(*(n - numbers[0] for n in numbers)) if numbers else 0
+    if not step or gamma == 1 or max(gamma.numerator, gamma.denominator) <= (max(numbers) - min(numbers)) // step:
+        return
+    n_labels = len(values) + 1
+    chain = merged(mdp, possible.astype(np.float64), outcome_labels(mdp, n_labels))
+    successor, reward = np.divmod(chain.entry, n_labels)
+    limit, fits, least = budget // 48, 0, 0.0
+    low, high = np.ones((2, mdp.n_states + 1)), np.ones((2, mdp.n_states + 1))
+    best = np.zeros(n_labels)
+    for k in range(1, horizon + 1):
+        now, before = k % 2, (k - 1) % 2
+        kernels.keys.growth(chain.ptr, successor, reward, low[before], high[before], best, low[now], high[now])
+        if high[now][:-1].sum() + 2 <= limit:
+            fits = k
+        least = low[now][:-1].sum()
+        if least > 1e300:
+            break
+    if least > limit:
+        short = f"a horizon of {fits} would fit, or " if fits else ""
+        raise BudgetError(f"return laws at discount {gamma} over {horizon} steps have at least {least:.3g} atoms, for no two reward sequences have one return; the budget of {bytes_text(budget)} has room for {limit}: {short}discount 1, or a larger budget= (bytes)")
+
+
 def choose(mdp, possible, horizon, gamma, engine, budget, more=lambda plan, k: 0, what="lattice rows"):
     """The `LatticePlan` to work on, or None for the keys; BudgetError where the lattice, with `more(plan, k)` bytes beside it, would not fit."""
+    plan = _choose(mdp, possible, horizon, gamma, engine, budget, more, what)
+    if plan is None:
+        check_growth(mdp, possible, horizon, gamma, budget)
+    return plan
+
+
+def _choose(mdp, possible, horizon, gamma, engine, budget, more, what):
     if engine not in (None, "lattice", "keys"):
         raise ValueError(f"engine is {engine!r}; it must be 'lattice', 'keys' or None for the better one")
     if engine == "keys":

@@ -181,7 +181,7 @@ def test_minus_zero_is_zero():
     mdp = lottery((0.0, -0.0, 1.0), [0.25, 0.25, 0.5])
     assert mdp.n_branches == 2
     for gamma in (1, 0.5):
-        values, p = ic.return_law(mdp, ic.policies.uniform(mdp), horizon=2, discount=gamma).law()
+        values, _ = ic.return_law(mdp, ic.policies.uniform(mdp), horizon=2, discount=gamma).law()
         assert values.tolist() == sorted({x + gamma * y for x in (0, 1) for y in (0, 1)})
         assert not np.signbit(values).any()
     only = lottery((-0.0,))

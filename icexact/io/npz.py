@@ -21,7 +21,7 @@ from icexact.analyze import Analysis
 from icexact.credit import ByState, Credit, Proposition, Variance
 from icexact.errors import ModelError
 from icexact.hindsight import Hindsight
-from icexact.keys import KeyPlan
+from icexact.support import KeyPlan
 from icexact.laws import Laws
 from icexact.mdp import MDP, RewardTable
 from icexact.occupancy import Occupancy

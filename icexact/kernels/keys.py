@@ -235,3 +235,23 @@ def pair_step(states, pair_ptr, policy, group_ptr, group_branch, successor, prob
                 out[k] = divergence_sum(rows, np.int64(0), rows, half, padded(n))
         for z in range(n):
             where[v_rank[v_start[s] + z]] = -1
+
+
+@kernel
+def growth(ptr, successor, reward, low, high, best, new_low, new_high):
+    """Bounds on the number of atoms one step further back, by state; best[] is one slot a reward, 0 before and after.
+
+    high: every atom of a successor brings one. low, where no two different reward sequences have one return: sequences with different first rewards
+    differ, and with that first reward there are as many as the best successor has.
+    """
+    for s in range(len(ptr) - 1):
+        upper = 0.0
+        lower = 0.0
+        for j in range(ptr[s], ptr[s + 1]):
+            upper += high[successor[j]]
+            best[reward[j]] = max(best[reward[j]], low[successor[j]])
+        for j in range(ptr[s], ptr[s + 1]):
+            lower += best[reward[j]]
+            best[reward[j]] = 0.0
+        new_low[s] = lower
+        new_high[s] = upper
