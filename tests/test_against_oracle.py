@@ -192,6 +192,24 @@ def test_paths_that_small_models_do_not_take(path, monkeypatch):
         compare(Referee(), (model, models.uniform(model, 3), 3, gamma))
 
 
+@pytest.mark.parametrize("small", [0, None])
+def test_windows_far_apart_that_move(small, monkeypatch):
+    """Rewards that differ from state to state by more than a block of 16: rows move over what other rows left, up and down."""
+    if small is not None:
+        monkeypatch.setattr("icexact.support.SMALL", small)
+    for seed in range(2000, 2030):
+        model, policy, H, _ = models.problem(seed, limit=1500)
+        away = [(-20, 35, 0, -57)[s % 4] for s in range(model.n_states)]
+        branches = tuple((s, a, p, t, Fraction(int(r) + away[s]), end) for s, a, p, t, r, end in model.branches)
+        model = oracle.Model(model.n_states, branches, model.initial)
+        H = min(H, models.horizon_within(model, H, 1500))
+        mdp, table = load(model, policy, H)
+        exact = oracle.Oracle(model, policy, H)
+        check = Referee()
+        for one in (compare_laws, compare_credit, compare_sparsity):
+            one(check, mdp, table, H, 1, "lattice", exact)
+
+
 @settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(models.problems(limit=600))
 def test_drawn_problems(problem):

@@ -259,6 +259,39 @@ def test_the_bound_of_divergences_holds_at_its_ends():
             assert worst <= MP.mpf(float(bounds.law_error(float(true), 1.0, n, n))), (spread, n)
 
 
+@pytest.mark.parametrize("engine", ["lattice", "keys"])
+def test_rounding_that_adds_up_over_thousands_of_steps(engine):
+    """A row that misses 1 by a unit 2^-53 loses a unit of mass a step, and the bounds know. The first of H steps pays 0 or 1,
+    the last flips a coin of 3/100, and in between nothing happens."""
+    H, nearly_one = 2000, np.nextafter(1.0, 0.0)
+    rows_ = [(0, a, nearly_one, 1, a, False) for a in (0, 1)]
+    rows_ += [(1, 0, nearly_one, 1, 0, False), (1, 1, 0.03, 1, 0, True), (1, 1, 0.97, 1, 1, True)]
+    mdp = ic.MDP.from_branches(*zip(*rows_), n_states=2, initial=0)
+    policy = np.zeros((H, 2, 2))
+    policy[:, 0] = 0.5
+    policy[:-1, 1:, 0] = policy[-1, 1:, 1] = 1.0
+
+    coin = F(3, 100)
+    exact = [coin / 2, F(1, 2), (1 - coin) / 2]
+    c = ic.credit(mdp, policy, horizon=H, engine=engine)
+    law = ic.return_law(mdp, policy, horizon=H, engine=engine).law()
+    for found in (law, c.return_law):
+        drift = [abs(F(float(v)) - x) / x for v, x in zip(found.probabilities.value, exact)]
+        assert max(drift) > 1000 * F(1, 2**53)
+        assert all(within(v, e, x) for v, e, x in zip(found.probabilities.value, found.probabilities.error, exact))
+    assert within(c.return_entropy.value, c.return_entropy.error, shannon(exact))
+    assert within(c.skill.value[0], c.skill.error[0], shannon(exact) - shannon([coin, 1 - coin]))
+    assert within(c.noise.value[-1], c.noise.error[-1], shannon([coin, 1 - coin]))
+    assert c.skill.error[0] < 1e-9
+    assert (c.luck.value <= c.luck.error).all()
+    occ = ic.occupancy(mdp, policy, horizon=H)
+    assert within(occ.state.value[-1, 1], occ.state.error[-1, 1], F(1)) and occ.state.value[-1, 1] < 1 - 1000 * 2.0**-53
+    assert within(c.mean.value, c.mean.error, exact[1] + 2 * exact[2])
+    variance = exact[1] + 4 * exact[2] - (exact[1] + 2 * exact[2]) ** 2
+    assert within(c.variance.total.value, c.variance.total.error, variance)
+    assert within(c.variance.skill.value[0], c.variance.skill.error[0], F(1, 4))
+
+
 # ---- underflow
 
 
