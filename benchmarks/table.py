@@ -1,6 +1,6 @@
 """The table of README: everything at full size, ours and the contestants in turn in one process, one thread.
 
-    python benchmarks/table.py                 # all, about a quarter of an hour and 8 GiB; rewrites README between its benchmark markers
+    python benchmarks/table.py                 # all, 20 minutes and 8 GiB; rewrites README between its benchmark markers
     python benchmarks/table.py --print         # only prints
     python benchmarks/table.py --quick         # small sizes, seconds, only prints: a trial run, its numbers say nothing
     python benchmarks/table.py --only laws     # laws, credit, occupancy, discounted, model, processes or sampling; only prints
@@ -19,6 +19,7 @@ for _name in THREADS:
 import argparse
 import datetime
 import gc
+import importlib.util
 import json
 import platform
 import statistics
@@ -281,7 +282,7 @@ begin = time.perf_counter()
 mdp = ic.MDP.from_branches(*columns, n_states=n, initial=start)
 took = time.perf_counter() - begin
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-parts = ("pair_ptr", "pair_action", "branch_ptr", "next_state", "probability", "reward", "ends", "initial")
+parts = ("pair_ptr", "pair_action", "branch_ptr", "next_state", "probability", "reward", "ends", "initial", "pair_rounding")
 size = sum(getattr(mdp, x).nbytes for x in parts)
 print(json.dumps([took, peak - before, size, sum(c.nbytes for c in columns), mdp.n_states, mdp.n_pairs, mdp.n_branches]))
 """

@@ -56,7 +56,8 @@ class _Sums:
 
     def add(self, h, weights, terms, states, rate):
         sums = np.empty(12)
-        kernels.entropy.weigh(weights, terms, states, sums, self.state)
+        kernels.entropy.weighted_sums(weights, terms, states, sums)
+        kernels.entropy.accumulate(weights, terms, states, self.state)
         self.put(h, sums, rate)
 
     def put(self, h, sums, rate):
@@ -125,7 +126,7 @@ class _Counts:
         self.horizon = horizon
         self.least = float(model.probability.min()) * float(policy.table[policy.table > 0].min())
         self.terms = b.largest_state
-        self.risk = bounds.may_underflow(1.0, self.least, horizon)
+        self.risk = bounds.may_underflow(float(model.initial[model.initial > 0].min()), self.least, horizon)
         if self.risk:
             extra = bounds.underflow_count(horizon, self.terms)
             self.v, self.q, self.m = self.v + extra, self.q + extra, self.m + extra
@@ -221,26 +222,32 @@ def _proposition_1(model, policy, b, forward, tau):
     every_group = np.arange(groups)
     pair = int(model.pair_rounding.max())
     value, error = np.zeros((3, horizon)), np.zeros((3, horizon))
-    starts = forward.support[0]
     chain = out = None
     for h in range(horizon):
         if chain is None or len(policy.table) > 1:
-            chain = merged(model, policy.at(h), label)
-            longest = chain.longest
-            length = max(b.largest_group, len(starts) if h == 0 else 0) * longest + 1
-            count = 2 * pair + b.largest_group + policy.rounding + model.initial_rounding + 4 + chain.most + length
-            rate = bounds.entropy_rate(2 * count, 1, 2 * length + 2 * bounds.LOG + 12)
-            room = np.empty(length, dtype=np.int64), np.empty(length), np.zeros(n_labels), np.empty(n_labels, dtype=np.int64), np.empty(max(length, n_labels))
-            out = None
+            chain, out = merged(model, policy.at(h), label), None
+            longest = b.largest_group * chain.longest + 1
+            entry_count = policy.rounding + pair + 1 + chain.most
+            room = np.empty(longest, dtype=np.int64), np.empty(longest), np.zeros(n_labels), np.empty(n_labels, dtype=np.int64), np.empty(n_labels)
         if h == 0:
-            one = np.zeros((1, 6))
-            kernels.reward_entropy.node(0, 0, len(starts), _frozen(starts.copy()), _frozen(model.initial[starts]), model.n_states, zero, chain.ptr, chain.entry, chain.weight, n_labels, *room, rate, tau, one)
-            sums, weight_count, mass = one[0], 0, 1.0
+            # as many parts as there are states to start in: their rows side by side, brought together by NumPy's sort
+            rows = np.repeat(np.arange(model.n_states), np.diff(chain.ptr))
+            begun = model.initial[rows] > 0
+            joint, where = np.unique(chain.entry[begun], return_inverse=True)
+            weights = np.bincount(where, (model.initial[rows] * chain.weight)[begun])
+            parts = len(joint) + int(np.bincount(where).max())
+            count, weight_count = model.initial_rounding + 1 + entry_count + parts, 0
+            rate, one = _joint_rate(count, parts), np.zeros((1, 6))
+            kernels.reward_entropy.joint_terms(len(joint), n_labels, joint, weights, *room[2:], rate, tau, one, 0)
+            sums = one[0]
         else:
+            parts = longest
+            count = 2 * pair + b.largest_group + 1 + entry_count + 1 + parts
+            rate = _joint_rate(count, parts)
             if out is None:
                 out = np.zeros((groups, 6))
                 seen, state_out = np.zeros(model.n_states, dtype=np.bool_), np.zeros((model.n_states, 6))
-                step = max(1, (1 << 24) // length)
+                step = max(1, (1 << 24) // longest)
                 for begin in range(0, groups, step):
                     kernels.reward_entropy.nodes(begin, min(begin + step, groups), b.group_branch, b.successor, b.conditional, model.n_states, zero, chain.ptr, chain.entry, chain.weight, n_labels, *room, rate, tau, seen, state_out, out)
                 columns = np.ascontiguousarray(out.T)
@@ -251,10 +258,14 @@ def _proposition_1(model, policy, b, forward, tau):
         if h == horizon - 1:
             sums = np.array([sums[1], sums[1], 0.0, 0.0, 0.0, 0.0])
         value[:, h] = sums[:3]
-        relative = bounds.pivot_rate(4 * count, length) + float(bounds.gamma(weight_count))
-        error[:2, h] = sums[:2] * relative
-        error[2, h] = bounds.difference_error(*sums[2:], count, 2 * count + 4, rate, length) + sums[2] * bounds.gamma(weight_count)
+        # a part over its block: both are off by `count` roundings, and the logarithm of a ratio below 1/2 by no more than thrice that of itself
+        error[:2, h] = sums[:2] * (bounds.pivot_rate(4 * count, parts) + float(bounds.gamma(weight_count)))
+        error[2, h] = bounds.difference_error(*sums[2:], count, 2 * count + 4, rate, parts) + sums[2] * bounds.gamma(weight_count)
     return value, error * (1 + 1e-9) + forward.underflow * model.n_states * 100
+
+
+def _joint_rate(count, parts):
+    return bounds.entropy_rate(2 * count, 1, 2 * parts + 2 * bounds.LOG + 12)
 
 
 class _Values:

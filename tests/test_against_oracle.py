@@ -2,6 +2,7 @@
 
 Two readings of a float table are judged: the rationals that it was rounded from, and the floats' own exact values."""
 
+import inspect
 from fractions import Fraction
 from importlib import import_module
 
@@ -172,7 +173,7 @@ PATHS = {
     "codes searched": [("keys._DENSE", 0)],
     "entropies wherever they will do": [("backward.SMALL", 0), ("backward.TAU", 1e-3), ("backward.SMALL_TAU", 1e-3)],
     "divergences everywhere": [("backward.TAU", 0.0), ("backward.SMALL_TAU", 0.0)],
-    "wide keys": [("keys.WIDE", 1)],
+    "wide keys": [("support.WIDE", 1)],
 }
 
 
@@ -192,9 +193,41 @@ def test_paths_that_small_models_do_not_take(path, monkeypatch):
         compare(Referee(), (model, models.uniform(model, 3), 3, gamma))
 
 
+def guard(monkeypatch):
+    """Check the room of each lattice kernel call before it is made: compiled code would write beyond it and say nothing."""
+    kernel = import_module("icexact.kernels.lattice").credit_step
+    names = list(inspect.signature(getattr(kernel, "py_func", kernel)).parameters)
+
+    def checked(*given):
+        x = dict(zip(names, given))
+        for s in x["states"][x["begin"] : x["end"]]:
+            actions = range(x["pair_ptr"][s], x["pair_ptr"][s + 1])
+            lows, highs = [], []
+            for k in actions:
+                for b in range(x["group_branch"][x["group_ptr"][k]], x["group_branch"][x["group_ptr"][k + 1]]):
+                    if x["policy"][k] > 0:
+                        t = x["slots"] if x["successor"][b] == x["n_states"] else (x["successor"][b] + x["base"]) % x["slots"]
+                        lows.append(x["low"][t] + x["shift"][b])
+                        highs.append(x["high"][t] + x["shift"][b])
+            assert not lows or len(x["scratch"]) >= (len(actions) + 1) * (max(highs) - min(lows) + 1), (len(x["scratch"]), min(lows), max(highs))
+        return kernel(*given)
+
+    monkeypatch.setattr("icexact.kernels.lattice.credit_step", checked)
+
+
+def test_first_states_whose_returns_are_far_apart(monkeypatch):
+    """The law of Z can be wider than that of any state, and needs room for it."""
+    guard(monkeypatch)
+    pays = [(s, 0, HALF, s, Fraction(r), False) for s, base in ((0, 0), (1, 5000)) for r in (base, base + 1)]
+    model = oracle.Model(2, tuple(pays), (HALF, HALF))
+    policy = models.uniform(model, 2)
+    compare_credit(Referee(), *load(model, policy, 2), 2, 1, "lattice", oracle.Oracle(model, policy, 2))
+
+
 @pytest.mark.parametrize("small", [0, None])
 def test_windows_far_apart_that_move(small, monkeypatch):
     """Rewards that differ from state to state by more than a block of 16: rows move over what other rows left, up and down."""
+    guard(monkeypatch)
     if small is not None:
         monkeypatch.setattr("icexact.support.SMALL", small)
     for seed in range(2000, 2030):

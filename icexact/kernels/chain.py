@@ -22,6 +22,11 @@ def _sink(labels, weights, first, root, count):
 
 @kernel
 def _sort(labels, weights, first, last):
+    ordered = True
+    for i in range(first + 1, last):
+        ordered &= labels[i - 1] <= labels[i]
+    if ordered:
+        return
     if last - first <= 48:
         for i in range(first + 1, last):
             x, w = labels[i], weights[i]

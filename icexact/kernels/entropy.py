@@ -133,17 +133,9 @@ def row_entropies(pointer, values, out):
 
 
 @kernel
-def weigh(weights, terms, states, sums, by_state):
-    """weighted_sums, and by_state[i, s] += weights[s] * terms[i, s] on the way."""
-    for i in range(len(terms)):
-        high = 0.0
-        low = 0.0
+def accumulate(weights, terms, states, by_state):
+    """by_state[i, s] += weights[s] * terms[i, s] for the listed states."""
+    for i in range(np.uint64(len(terms))):
         for j in range(np.uint64(len(states))):
             s = np.uint64(states[j])
-            x = weights[s] * terms[np.uint64(i), s]
-            by_state[np.uint64(i), s] += x
-            total = high + x
-            back = total - high
-            low += (high - (total - back)) + (x - back)
-            high = total
-        sums[i] = high + low
+            by_state[i, s] += weights[s] * terms[i, s]

@@ -13,8 +13,8 @@ from icexact.kernels.logarithm import divergence
 
 
 @kernel
-def _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, out, row):
-    """out[row] = (H(R | S''), H(R), gap, scale of the gap's entropy part, value of its Bregman part, weight of the gap) of the listed joint law, unsorted."""
+def joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, out, row):
+    """out[row] = (H(R | S''), H(R), gap, scale of the gap's entropy part, value of its Bregman part, weight of the gap) of the joint law listed as labels and weights (in any order; overwritten)."""
     _sort(labels, weights, np.int64(0), count)
     n = np.int64(0)
     for i in range(count):
@@ -104,7 +104,7 @@ def node(row, begin, end, successor, share, n_states, zero_label, ptr, entry, we
                 labels[count] = entry[j]
                 weights[count] = share[b] * weight[j]
                 count += 1
-    _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, out, row)
+    joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, out, row)
 
 
 @kernel
@@ -125,7 +125,7 @@ def nodes(begin, end, group_branch, successor, conditional, n_states, zero_label
                     labels[count] = entry[j]
                     weights[count] = weight[j]
                     count += 1
-                _joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, state_out, s)
+                joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, state_out, s)
                 seen[s] = True
             for i in range(6):
                 out[g, i] = state_out[s, i]

@@ -3,7 +3,16 @@
 Beside every value runs the value of the absolute rewards: the scale of the rounding error, since rewards of both signs may cancel.
 """
 
-from icexact.kernels.jit import kernel
+from icexact.kernels.jit import inlined, kernel
+
+
+@inlined
+def _mean(begin, end, conditional, successor, value):
+    """Expected later value over the branches of one group."""
+    total = 0.0
+    for b in range(begin, end):
+        total += conditional[b] * value[successor[b]]
+    return total
 
 
 @kernel
@@ -23,11 +32,8 @@ def step(begin, end, states, pair_ptr, policy, group_ptr, group_branch, group_pr
             q = 0.0
             q_size = 0.0
             for g in range(group_ptr[k], group_ptr[k + 1]):
-                mean = 0.0
-                mean_size = 0.0
-                for b in range(group_branch[g], group_branch[g + 1]):
-                    mean += conditional[b] * value[successor[b]]
-                    mean_size += conditional[b] * scale[successor[b]]
+                mean = _mean(group_branch[g], group_branch[g + 1], conditional, successor, value)
+                mean_size = _mean(group_branch[g], group_branch[g + 1], conditional, successor, scale)
                 if policy[k] > 0.0 and group_branch[g + 1] - group_branch[g] > 1:
                     for b in range(group_branch[g], group_branch[g + 1]):
                         x = value[successor[b]] - mean
@@ -39,11 +45,8 @@ def step(begin, end, states, pair_ptr, policy, group_ptr, group_branch, group_pr
                 q_size += group_probability[g] * (abs(group_reward[g]) + discount * mean_size)
             if policy[k] > 0.0 and group_ptr[k + 1] - group_ptr[k] > 1:
                 for g in range(group_ptr[k], group_ptr[k + 1]):
-                    mean = 0.0
-                    mean_size = 0.0
-                    for b in range(group_branch[g], group_branch[g + 1]):
-                        mean += conditional[b] * value[successor[b]]
-                        mean_size += conditional[b] * scale[successor[b]]
+                    mean = _mean(group_branch[g], group_branch[g + 1], conditional, successor, value)
+                    mean_size = _mean(group_branch[g], group_branch[g + 1], conditional, successor, scale)
                     x = group_reward[g] + discount * mean - q
                     d = rate * (abs(group_reward[g]) + discount * mean_size + q_size)
                     weight = policy[k] * group_probability[g]
