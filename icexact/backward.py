@@ -13,7 +13,6 @@ from icexact.chain import branching, merged, outcome_labels, restrict, start_bra
 from icexact.keys import Keys
 from icexact.lattice import Lattice, supports
 from icexact.laws import Laws
-from icexact.mdp import _frozen
 from icexact.occupancy import Forward, propagate
 from icexact.progress import Progress
 from icexact.support import KeyPlan, choose

@@ -75,7 +75,7 @@ def credit_lines(c):
     lines = [f"Credit over {c.horizon} steps, discount {c.discount}, in {name}", f"  H(Z)   {whole}"]
     for part, what in (("skill", "actions"), ("luck", "transitions"), ("noise", "rewards")):
         share = f"{100 * float(sums[part]) / float(whole):5.1f} %" if float(whole) > 0 else ""
-        lines.append(f"  {part:<6} {str(sums[part]):<22} {share}  put in by {what}")
+        lines.append(f"  {part:<6} {sums[part]!s:<22} {share}  put in by {what}")
     if c.horizon:
         busiest = np.argsort(-c.total.value, kind="stable")[:5]
         lines.append("  step   skill / luck / noise")

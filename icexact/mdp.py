@@ -2,7 +2,6 @@
 
 import hashlib
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np

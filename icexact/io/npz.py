@@ -21,7 +21,6 @@ from icexact.analyze import Analysis
 from icexact.credit import ByState, Credit, Proposition, Variance
 from icexact.errors import ModelError
 from icexact.hindsight import Hindsight
-from icexact.support import KeyPlan
 from icexact.laws import Laws
 from icexact.mdp import MDP, RewardTable
 from icexact.occupancy import Occupancy
@@ -29,7 +28,7 @@ from icexact.policies import Policy
 from icexact.results import Bounded, Result
 from icexact.returns import Law, ReturnLaw
 from icexact.sparsity import InformationSparsity
-from icexact.support import LatticePlan
+from icexact.support import KeyPlan, LatticePlan
 
 FORMAT = 1  #: raised when an older icexact could not read what is written
 HEADER = "header.json"
