@@ -318,9 +318,7 @@ def processes(table, full):
     inside, whole = zip(*((float(out), wall) for out, wall in (fresh(("-c", _IMPORT)) for _ in range(5))))
     t = statistics.median(inside)
     table.add(f"import icexact (whole process {seconds(list(whole))})", f"{seconds(t)}, best {seconds(min(inside))}", "-", "-", at_most(t, 0.5, " s"))
-    try:
-        import gymnasium
-    except ImportError:
+    if importlib.util.find_spec("gymnasium") is None:
         table.add("icexact analyze FrozenLake-v1", "gymnasium is not installed: not measured")
         return
     horizon = 100 if full else 10

@@ -47,6 +47,19 @@ def merged(mdp, weights, label):
     return Chain(ptr, entry[:at], weight[:at], most)
 
 
+def merged_states(mdp, weights):
+    """`merged` over `state_labels`, the entries of a row in no order: for those that only add them up."""
+    ptr = np.zeros(mdp.n_states + 1, dtype=np.int64)
+    entry = np.empty(mdp.n_branches, dtype=np.int64)
+    weight = np.empty(mdp.n_branches)
+    place, times = np.full(mdp.n_states, -1, dtype=np.int64), np.empty(mdp.n_states, dtype=np.int32)
+    at, most = 0, 1
+    for begin, end in chunks(mdp.branch_ptr[mdp.pair_ptr]):
+        at, run = kernels.chain.merge_unsorted(begin, end, at, mdp.pair_ptr, mdp.branch_ptr, mdp.next_state, mdp.ends, mdp.probability, weights, place, times, ptr, entry, weight)
+        most = max(most, run)
+    return Chain(ptr, entry[:at], weight[:at], most)
+
+
 def state_labels(mdp):
     """Branches by the state they enter, -1 where the episode ends."""
     return np.where(mdp.ends, -1, mdp.next_state)

@@ -213,8 +213,9 @@ class MDP:
     @classmethod
     def _assemble(cls, columns, key, table, n_states, n_actions, end_states, initial, tolerance, state_names, action_names, source):
         """Sort, merge, normalise and check columns whose every row is possible and in range."""
-        code = columns["state"] * n_actions
-        code += columns["action"]
+        # let go of what is no longer needed: two columns less at the peak
+        code = columns.pop("state") * n_actions
+        code += columns.pop("action")
         order, pair_code, pointer = _group(code, n_states * n_actions)
         del code
         rows, pairs = len(order), len(pair_code)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from icexact import bounds, kernels, policies
-from icexact.chain import chunks, merged, state_labels
+from icexact.chain import chunks, merged_states
 from icexact.errors import BudgetError
 from icexact.progress import Progress
 from icexact.rationals import discount as read_discount
@@ -64,15 +64,15 @@ def occupancy(mdp, policy, *, horizon=None, discount=1, tolerance=1e-6, budget=4
     Bounded([1 0.4500000000000 0.2025000000000])
     """
     read_discount(discount)
+    read = policies.read(mdp, policy, horizon)
     if horizon is None:
         from icexact.stationary import without_horizon
 
-        state, alive = without_horizon(mdp, policies.read(mdp, policy), read_discount(discount), tolerance, progress)
+        state, alive = without_horizon(mdp, read, read_discount(discount), tolerance, progress)
     else:
         horizon = check_horizon(horizon)
-        forward = propagate(mdp, policies.read(mdp, policy, horizon), horizon, check_budget(budget), progress)
+        forward = propagate(mdp, read, horizon, check_budget(budget), progress)
         state, alive = forward.bounded(), forward.alive()
-    read = policies.read(mdp, policy, horizon)
     return Occupancy(state, alive, horizon, Fraction(1) if horizon is not None else read_discount(discount), provenance(mdp, "occupancy"), read, mdp.pair_state)
 
 
@@ -95,7 +95,8 @@ class Forward:
     def alive(self):
         if not len(self.state):
             return Bounded(np.zeros(0), 0.0)
-        mass = np.array([kernels.occupancy.total(row) for row in self.state])
+        lanes = np.empty(8), np.empty(8)
+        mass = np.array([kernels.occupancy.total(row, *lanes) for row in self.state])
         error = mass * bounds.gamma(self.count + 3) + self.underflow * self.state.shape[1]
         mass[0], error[0] = 1.0, 0.0
         return Bounded(mass, error)
@@ -114,7 +115,6 @@ def propagate(mdp, policy, horizon, budget=4 << 30, progress=None, want_support=
         return Forward(state, count, 0.0, [])
     state[0] = mdp.initial
     count[0] = mdp.initial_rounding
-    label = state_labels(mdp)
     support = [np.flatnonzero(mdp.initial > 0)]
     everything = np.arange(n_states)
     mark = np.zeros(n_states, dtype=np.int64)
@@ -126,7 +126,7 @@ def propagate(mdp, policy, horizon, budget=4 << 30, progress=None, want_support=
     with Progress(progress, horizon, "occupancy") as bar:
         for h in range(1, horizon):
             if chain is None or len(policy.table) > 1:
-                chain, turned = merged(mdp, policy.at(h - 1), label), None
+                chain, turned = merged_states(mdp, policy.at(h - 1)), None
                 degree = np.bincount(chain.entry, minlength=n_states)
                 most = int(degree.max()) if len(chain.entry) else 0
                 # mass that underflows is covered by an absolute term; whether it can happen is decided before

@@ -138,3 +138,29 @@ def push_reachable(states, pair_ptr, branch_ptr, next_state, ends, possible, sta
                         out[n] = t
                         n += 1
     return n
+
+
+@kernel
+def merge_unsorted(begin, end, at, pair_ptr, branch_ptr, next_state, ends, probability, policy, place, times, out_ptr, out_label, out_weight):
+    """`merge` by the state entered, branches that end left out, entries in the order in which they first come. place [S] starts negative; times [S] is scratch."""
+    most = 1
+    for s in range(begin, end):
+        first = at
+        for k in range(np.uint64(pair_ptr[s]), np.uint64(pair_ptr[s + 1])):
+            if policy[k] > 0.0:
+                for b in range(np.uint64(branch_ptr[k]), np.uint64(branch_ptr[k + np.uint64(1)])):
+                    if not ends[b]:
+                        t = np.uint64(next_state[b])
+                        i = place[t]
+                        if i >= first:
+                            out_weight[np.uint64(i)] += policy[k] * probability[b]
+                            times[t] += 1
+                            most = max(most, times[t])
+                        else:
+                            place[t] = at
+                            times[t] = 1
+                            out_label[np.uint64(at)] = t
+                            out_weight[np.uint64(at)] = policy[k] * probability[b]
+                            at += 1
+        out_ptr[s + 1] = at
+    return at, most

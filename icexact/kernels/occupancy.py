@@ -55,16 +55,31 @@ def push(states, ptr, column, weight, x, mark, stamp, out, listed):
 
 
 @kernel
-def total(x):
-    """Compensated sum."""
-    high = 0.0
-    low = 0.0
-    for i in range(len(x)):
-        t = high + x[i]
-        back = t - high
-        low += (high - (t - back)) + (x[i] - back)
-        high = t
-    return high + low
+def total(x, high, low):
+    """Compensated sum in eight lanes; high and low [8] are scratch."""
+    n = len(x) & ~7
+    for j in range(8):
+        high[j] = 0.0
+        low[j] = 0.0
+    for i in range(np.uint64(0), np.uint64(n), np.uint64(8)):
+        for j in range(np.uint64(8)):
+            y = x[i + j]
+            h = high[j]
+            t = h + y
+            back = t - h
+            low[j] += (h - (t - back)) + (y - back)
+            high[j] = t
+    h = 0.0
+    l = 0.0
+    for j in range(8 + len(x) - n):
+        y = high[j] if j < 8 else x[n + j - 8]
+        t = h + y
+        back = t - h
+        l += (h - (t - back)) + (y - back)
+        h = t
+        if j < 8:
+            l += low[j]
+    return h + l
 
 
 @kernel
