@@ -43,7 +43,7 @@ class Analysis(Result):
         lines = [
             f"{self.source.get('name') or 'MDP'}: {self.n_states} states, {self.n_pairs} pairs, {self.n_branches} branches",
             f"  E[Z]   {c.mean}   Var(Z) {c.variance.total}",
-            f"  Z has {len(values)} atoms from {values[0]:.12g} to {values[-1]:.12g}",
+            f"  Z has {len(values)} atoms from {values[0]:.12g} to {values[-1]:.12g}" if len(values) > 1 else f"  Z is {values[0]:.12g} with certainty",
             f"  I(A; Z | S) = {self.sparsity.value}, alive at the last step {self.occupancy.alive[-1] if self.horizon else 1}",
             *credit_lines(c),
             f"  skill + luck + noise - H(Z) = {self.gap().value:.1e} (proven to be 0 within {self.gap().error:.1e})",

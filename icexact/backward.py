@@ -4,6 +4,7 @@ Laws, skill, luck and noise (S2), (C1) come from the fused kernels, which hold t
 of Proposition 1 (C4) from the chain. Each sum is kept in the two parts whose bounds differ, entropies and Bregman.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -297,6 +298,16 @@ class _Values:
         self.sums[[0, 1, 4, 5], h] = sums[[0, 1, 4, 5]]
         self.sums[2:4, h + 1] = sums[2:4]
 
+    def _lost(self):
+        """What gradual underflow can have cost (absolute), 0 where no product comes near it: weights, rewards and discounts that are tiny."""
+        paid = np.abs(self.model.reward[self.model.reward != 0]).min(initial=1.0)
+        table = self.policy.table
+        weight = float(self.model.probability.min()) * float(table[table > 0].min())
+        exponent = self.horizon * (math.log2(weight) + math.log2(self.gamma.numerator) - math.log2(self.gamma.denominator)) + math.log2(min(1.0, paid))
+        if 2 * exponent > -900:
+            return 0.0
+        return 16 * (self.horizon + 2) * (self.b.largest_state + self.model.n_states + 16) * 2.0**-1074
+
     def split(self, forward):
         """((value, error) [3, H] of skill, luck, noise; (value, error) of their sum; (value, error) of the mean)."""
         starts, weights = forward.support[0], self.model.initial[forward.support[0]]
@@ -314,7 +325,10 @@ class _Values:
         error = (self.sums[1::2, :horizon] * power * (1 + bounds.gamma(weight)) + value * bounds.gamma(weight)) * (1 + 1e-9)
         if forward.underflow:
             error = error + forward.underflow * self.model.n_states * float(self.scale[0].max() + 1) ** 2
+        lost = self._lost()
+        if lost:
+            error = error + lost * (1 + float(np.abs(self.model.reward).max()) * horizon) ** 2
         total = float(value.sum())
         if not (np.isfinite(value).all() and np.isfinite(error).all() and np.isfinite(mean_size)):
             raise ValueError("the variance of the return is beyond the range of float64: scale the rewards down; no information changes by it")
-        return (value, error), (total, float(error.sum()) * (1 + 1e-9) + total * float(bounds.gamma(3 * horizon + 3))), (mean, rate * mean_size)
+        return (value, error), (total, float(error.sum()) * (1 + 1e-9) + total * float(bounds.gamma(3 * horizon + 3))), (mean, rate * mean_size + lost)

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -55,6 +56,13 @@ class MDP:
     action_names: tuple = None
     source: dict = field(default_factory=dict)  #: where the model comes from: environment id and version, file, grid, ..
     exact_rewards: RewardTable = None  #: given rationals; where None, floats are read by their shortest decimal at first need
+
+    def __post_init__(self):
+        # built by hand, past the border: at least no array is read beyond its end
+        sizes = {"pair_action": self.n_pairs, "pair_rounding": self.n_pairs, "probability": self.n_branches, "reward": self.n_branches, "ends": self.n_branches, "initial": self.n_states}
+        wrong = [name for name, n in sizes.items() if getattr(self, name) is None or len(getattr(self, name)) != n]
+        if wrong or len(self.branch_ptr) != self.n_pairs + 1 or self.pair_ptr[-1] != self.n_pairs or self.branch_ptr[-1] != self.n_branches:
+            raise ModelError(f"the arrays do not fit together ({', '.join(wrong) or 'pointers'}): build a model with MDP.from_arrays or MDP.from_branches")
 
     @property
     def n_states(self):
@@ -110,6 +118,8 @@ class MDP:
         """The index of the pair (state, action); ModelError where there is none."""
         state = self.check_state(state)
         first, last = self.pair_ptr[state], self.pair_ptr[state + 1]
+        if isinstance(action, (bool, np.bool_)) or not isinstance(action, (int, np.integer)):
+            raise ModelError(f"action {action!r} of state {state} is not an action's number, an integer")
         at = first + np.searchsorted(self.pair_action[first:last], action)
         if at >= last or self.pair_action[at] != action:
             allowed = ", ".join(map(str, self.pair_action[first:last])) or "none"
@@ -152,7 +162,7 @@ class MDP:
         >>> mdp.n_pairs, mdp.n_branches
         (2, 3)
         """
-        n_states = _count(n_states, "n_states")
+        n_states, tolerance = _count(n_states, "n_states"), _check_tolerance(tolerance)
         columns = {"state": _integers(state, "state"), "action": _integers(action, "action"), "next_state": _integers(next_state, "next_state")}
         rows = len(columns["state"])
         columns["probability"] = _column(probability, "probability")
@@ -168,6 +178,10 @@ class MDP:
         if columns["action"].min() < 0:
             row = int(np.argmax(columns["action"] < 0))
             raise ModelError(f"state {columns['state'][row]} (row {row}): action {columns['action'][row]} is negative; actions are 0, 1, ..")
+        if terminal is None and n_states > 2 * rows:
+            # more states than rows and ends can account for: said before anything of that length is made
+            s = int(np.setdiff1d(np.arange(2 * rows + 1), np.concatenate([columns["state"], columns["next_state"]]))[0])
+            raise ModelError(f"state {s} has no actions and is not declared terminal: n_states is {n_states}, but there are only {rows} rows; give it rows, name it in terminal=, or lower n_states")
         top = int(columns["action"].max()) + 1
         n_actions = top if n_actions is None else _count(n_actions, "n_actions")
         if top > n_actions:
@@ -253,7 +267,7 @@ class MDP:
             largest_change=max(change, initial_change),
             state_names=_names(state_names, n_states, "state_names"),
             action_names=_names(action_names, n_actions, "action_names"),
-            source=dict(source or {}),
+            source=_source(source),
             exact_rewards=None if table is None else RewardTable(tuple(table), _frozen(index)),
         )
 
@@ -279,7 +293,7 @@ class MDP:
         end_states = _mask(terminal, n_states, "terminal")
         allowed = np.ones((n_states, n_actions), dtype=np.bool_)
         if available is not None:
-            allowed = np.asarray(available)
+            allowed = _table(available, "available")
             if allowed.shape != (n_states, n_actions) or allowed.dtype != np.bool_:
                 raise ModelError(f"available has shape {allowed.shape} and type {allowed.dtype}; it must be bool of shape (S, A) = ({n_states}, {n_actions})")
         reward = _read_rewards(rewards, axes, state, action, next_state, n_states, n_actions)
@@ -288,7 +302,7 @@ class MDP:
         if live.any():
             for i in np.flatnonzero(live & (probability != 0)):
                 r = reward[i]
-                if next_state[i] != state[i] or r != 0:
+                if next_state[i] != state[i] or not _is_zero(r):
                     raise ModelError(f"state {state[i]} is declared terminal, but action {action[i]} leads to {next_state[i]} with reward {r}: a terminal state earns nothing and stays; put the reward on the branches that enter it, or take it out of `terminal`")
             keep = keep & ~live
         if not keep.all():
@@ -302,6 +316,34 @@ class MDP:
                 s, a = np.argwhere(lost)[0]
                 raise ModelError(f"state {s}, action {a}: the probabilities sum to 0, they must sum to 1; mark an action that does not exist in available=, a state that ends the episode in terminal=")
         return cls.from_branches(state, action, probability, next_state, reward, n_states=n_states, initial=initial, terminal=end_states, n_actions=n_actions, tolerance=tolerance, state_names=state_names, action_names=action_names, source=source)
+
+
+def _is_zero(reward):
+    try:
+        return fraction(reward) == 0
+    except ValueError:
+        return False
+
+
+def _table(given, what):
+    """`given` as an array; ModelError where it is no rectangular one."""
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise ModelError(f"{what} is no rectangular table: its rows differ in length") from error
+
+
+def _check_tolerance(tolerance):
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float, Fraction, np.integer, np.floating)) or not 0 <= tolerance < 1:
+        raise ModelError(f"tolerance is {tolerance!r}; it must be a number in [0, 1): by how much a row may miss 1")
+    return float(tolerance)
+
+
+def need_model(mdp):
+    """TypeError, with the call that mends it, where an environment or anything else is handed in for a model."""
+    if not isinstance(mdp, MDP):
+        raise TypeError(f"the model is a {type(mdp).__name__}; it must be an icexact.MDP: icexact.from_gymnasium reads an environment or its id, MDP.from_arrays and MDP.from_branches read tables")
+    return mdp
 
 
 def _frozen(array):
@@ -355,7 +397,7 @@ def _mask(states, n_states, what):
     mask = np.zeros(n_states, dtype=np.bool_)
     if states is None:
         return mask
-    array = np.asarray(states)
+    array = _table(states, what)
     if array.dtype == np.bool_:
         if array.shape != (n_states,):
             raise ModelError(f"{what} has shape {array.shape}; as a mask it must have one entry a state, {n_states}")
@@ -370,9 +412,17 @@ def _mask(states, n_states, what):
     return mask
 
 
+def _source(source):
+    if source is not None and not isinstance(source, dict):
+        raise ModelError(f"source is {source!r}; it must be a dictionary")
+    return dict(source or {})
+
+
 def _names(names, n, what):
     if names is None:
         return None
+    if not hasattr(names, "__iter__"):
+        raise ModelError(f"{what} is {names!r}; it must be a list of {n} names")
     names = tuple(str(x) for x in names)
     if len(names) != n:
         raise ModelError(f"{what} has {len(names)} entries, {n} are needed")
@@ -533,7 +583,7 @@ def _initial(initial, n_states, tolerance):
         law = np.zeros(n_states)
         law[initial] = 1.0
         return law, 0, 0.0
-    given = np.asarray(initial)
+    given = _table(initial, "initial")
     if given.shape != (n_states,):
         raise ModelError(f"initial has shape {given.shape}; it must be a law over the {n_states} states, or the number of one state")
     if given.dtype.kind not in "biufOUS":
@@ -601,7 +651,10 @@ def _read_rewards(rewards, axes, state, action, next_state, n_states, n_actions)
         expected = (n_states, n_states) if axes == "ass" else (n_actions, n_states)
         if len(rewards) != (n_actions if axes == "ass" else n_states) or any(m.shape != expected for m in rewards):
             raise ModelError(f"rewards is a list of sparse matrices of another shape than transitions: {len(rewards)} of {rewards[0].shape}")
-        out = np.zeros(len(state))
+        dtype = np.result_type(*(m.dtype for m in rewards))
+        if dtype.kind not in "biuf":
+            raise ModelError(f"rewards has type {dtype}; it must hold real numbers")
+        out = np.zeros(len(state), dtype=dtype)  # of their own width: a float32 0.1 is 1/10, an int64 keeps all its digits
         lead, row = (action, state) if axes == "ass" else (state, action)
         for i, m in enumerate(rewards):
             here = lead == i

@@ -10,7 +10,7 @@ import numpy as np
 
 from icexact import kernels
 from icexact.errors import PolicyError
-from icexact.mdp import SMALLEST_NORMAL, UNIT_ROUNDOFF
+from icexact.mdp import SMALLEST_NORMAL, UNIT_ROUNDOFF, need_model
 from icexact.rationals import fraction, is_exact_column, nearest
 
 TOLERANCE = 1e-9
@@ -38,7 +38,7 @@ def uniform(mdp):
     >>> ic.policies.uniform(ic.examples.two_arms())
     array([0.5, 0.5])
     """
-    return 1.0 / np.diff(mdp.pair_ptr)[mdp.pair_state]
+    return 1.0 / np.diff(need_model(mdp).pair_ptr)[mdp.pair_state]
 
 
 def deterministic(mdp, actions):
@@ -78,6 +78,8 @@ def epsilon_greedy(mdp, actions=None, epsilon=None, *, values=None):
         raise PolicyError(str(error)) from error
     if not 0 <= e <= 1:
         raise PolicyError(f"epsilon is {epsilon!r}; it must be in [0, 1]")
+    if 0 < e < SMALLEST_NORMAL * (mdp.n_actions + 1):
+        raise PolicyError("epsilon is below the range in which float64 keeps its digits (2^-1022): use 0 or a larger one")
     greedy = _chosen(mdp, actions) if values is None else _maximisers(mdp, values)
     available = np.diff(mdp.pair_ptr)[mdp.pair_state]
     ties = _by_state(mdp, np.add, greedy.astype(np.int64))
@@ -103,7 +105,10 @@ def softmax(mdp, preferences, temperature=1):
     >>> ic.policies.softmax(ic.examples.two_arms(), [[0.0, np.log(3)]]).round(12)
     array([0.25, 0.75])
     """
-    t = float(temperature)
+    try:
+        t = float(temperature)
+    except (TypeError, ValueError, OverflowError):
+        t = np.nan
     if not (t > 0 and np.isfinite(t)):
         raise PolicyError(f"temperature is {temperature!r}; it must be a finite number > 0 (for the greedy policy use epsilon_greedy with epsilon 0)")
     x = _over_pairs(mdp, preferences, "preferences")
@@ -158,6 +163,11 @@ def read(mdp, policy, horizon=None):
 
 def _check(mdp, given, tolerance):
     """(float64 [T, K] of our own, whether it is the same at every step, rounding) of a policy in any accepted form."""
+    need_model(mdp)
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float, np.integer, np.floating)) or not 0 <= tolerance < 1:
+        raise PolicyError(f"tolerance is {tolerance!r}; it must be a number in [0, 1): by how much a state's probabilities may miss 1")
+    if isinstance(given, str) or callable(given) or given is None:
+        raise PolicyError(f"the policy is {given!r}; it must be a table [K], [H, K], (S, A) or (H, S, A), such as icexact.policies.uniform(mdp) makes")
     array = _array(given, "policy")
     form = _form(mdp, array, "policy")
     if form == "either":
@@ -275,18 +285,25 @@ def _form(mdp, array, what):
 def _over_pairs(mdp, given, what):
     """float64 [K] or [H, K] from numbers in any of the four forms that need not be probabilities."""
     array = _array(given, what)
-    form = _form(mdp, array, what)
+    form = _form(need_model(mdp), array, what)
     if form == "either":
         if mdp.n_states > 1:
             raise PolicyError(f"{what} has shape {array.shape}, which is (S, A) and [H, K] at once, H = S: pass (H, S, A), or [K] for the same at every step")
         form = "table"
-    array = array.astype(np.float64)
+    try:
+        array = array.astype(np.float64)
+    except OverflowError as error:
+        raise PolicyError(f"{what} holds a number beyond the range of float64") from error
     return array[..., mdp.pair_state, mdp.pair_action] if form == "table" else array
 
 
 def _chosen(mdp, actions):
     """bool [K] or [H, K]: the pairs that `actions`, int [S] or [H, S], picks."""
-    array = np.asarray(actions)
+    need_model(mdp)
+    try:
+        array = np.asarray(actions)
+    except ValueError as error:
+        raise PolicyError("actions is no rectangular table: its rows differ in length") from error
     if array.ndim not in (1, 2) or array.shape[-1] != mdp.n_states or array.dtype.kind not in "iu":
         raise PolicyError(
             f"actions has shape {array.shape} and type {array.dtype}; it must hold one integer a state, "

@@ -11,6 +11,10 @@ class Progress:
     """
 
     def __init__(self, callback, total, what):
+        if callback is True:
+            callback = None
+        if callback is not None and callback is not False and not callable(callback):
+            raise TypeError(f"progress is {callback!r}; it must be a function of (done, total), None for a line on a terminal, or False for silence")
         self._callback, self.total, self._what = callback, max(1, total), what
         self._done, self._begun, self._drawn = 0, time.monotonic(), 0.0
         self._line = callback is None and sys.stderr is not None and sys.stderr.isatty()

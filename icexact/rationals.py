@@ -4,6 +4,7 @@ A float is read by its shortest decimal (0.1 is 1/10), as design.md section 5 ha
 decimal strings ("0.1", "1/3") are taken as they stand.
 """
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Rational
@@ -19,6 +20,10 @@ def fraction(number, what="number"):
     """
     if isinstance(number, (Integral, np.integer, np.bool_)):
         return Fraction(int(number))
+    if isinstance(number, (str, Decimal)):
+        power = re.search(r"[eE]([+-]?\d+)", str(number).replace("_", ""))
+        if power and (len(power[1]) > 6 or abs(int(power[1])) > 4000):
+            raise ValueError(f"{what} {number!r} has an exponent beyond what can be worked with, 4000 digits")
     if isinstance(number, (Rational, str, Decimal)):
         try:
             return Fraction(number)
@@ -37,7 +42,8 @@ def nearest(value):
     try:
         return value.numerator / value.denominator
     except OverflowError as error:
-        raise ValueError(f"{value} is beyond the range of float64") from error
+        sign = "-" if value < 0 else ""
+        raise ValueError(f"a number of about {sign}2^{abs(value.numerator).bit_length() - value.denominator.bit_length()} is beyond the range of float64") from error
 
 
 def discount(gamma):

@@ -224,9 +224,9 @@ def check_budget(budget):
             number, name = number[:-1], powers[number[-1].lower()]
         try:
             budget = int(float(number) * name)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise ValueError(f"budget {budget!r} is not a size: write it in bytes, or as '2 GiB'") from None
-    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer)) or not budget > 0:
+    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer)) or not 0 < budget < math.inf:
         raise ValueError(f"budget is {budget!r}; it must be a number of bytes > 0")
     return int(budget)
 
@@ -247,7 +247,7 @@ def log_base(base):
     """ln(base) for an optional base, None for nats."""
     if base is None:
         return 1.0
-    if isinstance(base, bool) or not isinstance(base, (int, float, np.integer, np.floating)) or not (base > 1 and math.isfinite(base)):
+    if isinstance(base, bool) or not isinstance(base, (int, float, np.integer, np.floating)) or not base > 1 or (isinstance(base, int) and base.bit_length() > 1023) or not math.isfinite(base):
         raise ValueError(f"base is {base!r}; it must be a number > 1: 2 for bits, None for nats")
     return math.log(base) if base != math.e else 1.0
 

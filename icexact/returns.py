@@ -130,7 +130,7 @@ class ReturnLaw(Result):
         values, p = self.law()
         total = float(np.dot(values, p.value))
         size = float(np.dot(np.abs(values), p.value))
-        return Bounded(total, float(np.dot(np.abs(values), p.error)) + size * float(bounds.gamma(len(values) + 3)))
+        return Bounded(total, float(np.dot(np.abs(values), p.error)) + size * float(bounds.gamma(len(values) + 3)) + (2 * len(values) * 2.0**-1074 if np.abs(values[values != 0] * p.value[values != 0]).min(initial=1.0) < 2.0**-1000 else 0.0))
 
     def summary(self):
         """One screen of text."""

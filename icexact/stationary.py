@@ -5,6 +5,8 @@ nonnegative: its rounding is relative, and what is left is bounded by the mass i
 unknown origin the error is bounded by the residual: if y >= 0 satisfies A y >= |b - A x| in every entry, rounding included, then |x - x*| <= y.
 """
 
+import threading
+
 import numpy as np
 
 from icexact import bounds, kernels
@@ -16,6 +18,7 @@ from icexact.results import Bounded
 
 DENSE = 1200  #: states up to which a dense factorisation is the quicker way
 LEFT = 2.0**-64  #: share of the mass at which a series is cut
+TINY = 2.0**-1000  #: far above what products can lose to underflow in one residual
 WORK = 5e10  #: multiply-adds that a series may take before a Krylov solver is tried
 
 
@@ -68,7 +71,7 @@ class _System:
     def residual(self, x):
         """(b - A x, what that and the inputs' rounding can be off by), both [n]."""
         flow = self.matrix @ x
-        off = bounds.gamma(self.product_count + 3) * (flow + x + self.start) + bounds.gamma(self.start_count) * self.start
+        off = bounds.gamma(self.product_count + 3) * (flow + x + self.start) + bounds.gamma(self.start_count) * self.start + TINY
         return self.start - x + flow, off
 
 
@@ -105,7 +108,7 @@ def _bounded(system, solve):
     # room for the rounding of A y, which is relative to y: y stays far below x
     y = np.maximum(solve(wanted * 1.01 + x * (64 * bounds.UNIT * system.product_count)), 0.0)
     flow = system.matrix @ y
-    low = y * (1 - 2 * bounds.UNIT) - flow * (1 + bounds.gamma(system.product_count + 3)) - bounds.gamma(3) * (y + flow)
+    low = y * (1 - 2 * bounds.UNIT) - flow * (1 + bounds.gamma(system.product_count + 3)) - bounds.gamma(3) * (y + flow) - 2.0**-1040
     if np.isfinite(y).all() and (low >= wanted).all():
         return x, y * (1 + 1e-9)
     raise AccuracyError("the occupancy without horizon could not be bounded: the system is too ill-conditioned for float64 (episodes are extremely long); use a horizon or a smaller discount")
@@ -160,17 +163,47 @@ def _krylov(system):
     from scipy.sparse.linalg import LinearOperator, gmres, spilu
 
     matrix = (eye_array(system.n) - system.matrix).tocsc()
+
+    def solver(inner, rounds):
+        def solve(b):
+            size = float(np.abs(b).max())
+            if size == 0:
+                return np.zeros_like(b)
+            x, _ = gmres(matrix, b / size, rtol=1e-13, atol=0.0, restart=60, maxiter=rounds, M=inner)
+            return x * size
+
+        return solve
+
+    # where the chain mixes fast a few vectors do, and a factorisation would fill in beyond all bounds
     try:
-        ilu = spilu(matrix, drop_tol=1e-5, fill_factor=30)
+        value, error = _bounded(system, solver(None, 4))
+        if error.sum() <= 1e-6 * value.sum():
+            return value, error
+    except AccuracyError:
+        pass
+    try:
+        ilu = _interruptible(lambda: spilu(matrix, drop_tol=1e-5, fill_factor=30))
         inner = LinearOperator(matrix.shape, ilu.solve)
     except RuntimeError:
         inner = None
+    return _bounded(system, solver(inner, 40))
 
-    def solve(b):
-        size = float(np.abs(b).max())
-        if size == 0:
-            return np.zeros_like(b)
-        x, _ = gmres(matrix, b / size, rtol=1e-13, atol=0.0, restart=60, maxiter=40, M=inner)
-        return x * size
 
-    return _bounded(system, solve)
+def _interruptible(work):
+    """work() in a thread of its own, so that Ctrl-C is heard meanwhile: a factorisation is one long call."""
+    box = []
+
+    def run():
+        try:
+            box.append((work(), None))
+        except BaseException as error:
+            box.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    value, error = box[0]
+    if error is not None:
+        raise error
+    return value

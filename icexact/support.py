@@ -145,6 +145,8 @@ def check_growth(mdp, possible, horizon, gamma, budget):
 
 def choose(mdp, possible, horizon, gamma, engine, budget, more=lambda plan, k: 0, what="lattice rows"):
     """The `LatticePlan` to work on, or None for the keys; BudgetError where the lattice, with `more(plan, k)` bytes beside it, would not fit."""
+    if 128 * horizon > budget:
+        raise BudgetError(f"a horizon of {horizon} steps takes more than the budget of {bytes_text(budget)} for its books alone: a horizon of {budget // 1024} may fit, or budget={1024 * horizon} (bytes)")
     plan = _choose(mdp, possible, horizon, gamma, engine, budget, more, what)
     if plan is None:
         check_growth(mdp, possible, horizon, gamma, budget)

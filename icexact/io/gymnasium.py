@@ -37,8 +37,9 @@ def from_gymnasium(env_or_id, **make_kwargs):
         raise ImportError("gymnasium is not installed; install it with: pip install icexact[gym]") from error
     try:
         env = gymnasium.make(env_or_id, **make_kwargs)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise ModelError(f"gymnasium cannot make {env_or_id!r}: {error}") from error
+    except Exception as error:  # environments let whatever they stumble over through: FrozenLake a KeyError for an unknown map
+        said = repr(error) if isinstance(error, KeyError) else error
+        raise ModelError(f"gymnasium cannot make {env_or_id!r}{f' with {make_kwargs}' if make_kwargs else ''}: {said}") from error
     try:
         return _read(env)
     finally:
@@ -58,8 +59,13 @@ def _read(env):
             f"{name} does not say where episodes start (env.unwrapped.initial_state_distrib): "
             "set it on the environment, or build the model with MDP.from_branches(..., initial=)"
         )
-    initial = np.array(initial)
-    rows = [(s, a, *_branch(s, a, branch)) for s, actions in _entries(table, "P") for a, branches in _entries(actions, f"P[{s}]") for branch in branches]
+    try:
+        initial = np.array(initial)
+        if initial.ndim != 1:
+            raise ValueError(f"it has shape {initial.shape}")
+    except ValueError as error:
+        raise ModelError(f"{name}: env.unwrapped.initial_state_distrib is no law over the states: {error}") from error
+    rows = [(s, a, *_branch(s, a, branch)) for s, actions in _entries(table, "P") for a, branches in _entries(actions, f"P[{s}]") for _, branch in _entries(branches, f"P[{s}][{a}]")]
     if not rows:
         raise ModelError(f"{name} has an empty table of transitions (env.unwrapped.P)")
     state, action, probability, next_state, reward, ends = zip(*rows)
@@ -76,6 +82,8 @@ def _read(env):
 
 def _entries(table, what):
     """(number, entry) of a dict or a list, numbers as Python ints."""
+    if not hasattr(table, "items") and not isinstance(table, (list, tuple, np.ndarray)):
+        raise ModelError(f"{what} is {table!r}; it must be a dict or a list, one entry a state or action")
     for key, entry in table.items() if hasattr(table, "items") else enumerate(table):
         try:
             yield index(key), entry

@@ -41,9 +41,12 @@ def folder():
     if wished is not None:
         candidates = [Path(wished)] if wished else []
     else:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        try:
+            home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        except RuntimeError:  # a user without a home, as in a container
+            home = None
         user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-        candidates = [Path(home) / "icexact", Path(tempfile.gettempdir()) / f"icexact-{user}"]
+        candidates = ([Path(home) / "icexact"] if home is not None else []) + [Path(tempfile.gettempdir()) / f"icexact-{user}"]
     for path in candidates:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
