@@ -74,7 +74,7 @@ def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None,
         return _nothing(mdp, gamma)
     plan, method = None, "values only"
     if laws:
-        plan = choose(model, np.ones(model.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget, lambda plan, k: 8 * k * model.n_states, "occupancy and lattice rows")
+        plan = choose(model, np.ones(model.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget, lambda plan, k: 8 * k * model.n_states, "occupancy and lattice rows", read, True)
         method = f"{'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
     forward = propagate(model, read, horizon, budget, False, want_support=True)
     b = branching(model)
@@ -122,7 +122,7 @@ class _Counts:
         self.shares = max(self.policy, share) + b.largest_state
         # a mixture from its computed parts, by whichever way it was formed
         self.mixing = max(self.policy + 1 + bounds.mixture_depth(b.most_actions), share + m + q + group)
-        self.weights = self.policy + group + 4
+        self.weights = self.policy + group + b.largest_state + 4
         self.horizon = horizon
         self.least = float(model.probability.min()) * float(policy.table[policy.table > 0].min())
         self.terms = b.largest_state
@@ -168,7 +168,7 @@ def _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, widt
     error = np.zeros((3, horizon + 1))
     for i in range(3):
         for h in range(horizon):
-            error[i, h] = bounds.difference_error(*step[i, :, h], p_count[i, h], q_count[i, h], sums.rate[i, h], width)
+            error[i, h] = bounds.difference_error(*step[i, :, h], p_count[i, h], q_count[i, h], sums.rate[i, h], width * len(starts) if h == 0 else width)
     weight = np.append(forward.count, 0) + counts.weights
     weight = np.stack([weight, np.append(0, weight[:-1]) + 1, weight])
     error = error * (1 + bounds.gamma(weight)) + step[:, 0] * bounds.gamma(weight)
@@ -207,7 +207,12 @@ def _policy_entropy(model, policy, forward):
             kernels.entropy.row_entropies(model.pair_ptr, policy.at(h).copy(), entropies[0])
         kernels.entropy.weighted_sums(forward.state[h], entropies, forward.support[h], value[h : h + 1])
     error = value * (bounds.pivot_rate(policy.rounding, actions) + bounds.gamma(forward.count + 4)) + forward.underflow * model.n_states * 100
-    return value, error
+    return value, error + np.where(_tiny(policy.table), bounds.dust(actions), 0.0)
+
+
+def _tiny(weights):
+    """Whether positive weights may be so small that entropies leave them out."""
+    return bool(weights[weights > 0].min() < 2.0**-999)
 
 
 def _proposition_1(model, policy, b, forward, tau):
@@ -226,30 +231,35 @@ def _proposition_1(model, policy, b, forward, tau):
     for h in range(horizon):
         if chain is None or len(policy.table) > 1:
             chain, out = merged(model, policy.at(h), label), None
-            longest = b.largest_group * chain.longest + 1
+            distinct, number = np.unique(np.append(chain.entry, model.n_states * n_labels + zero), return_inverse=True)
+            number, last = np.ascontiguousarray(number[:-1]), int(number[-1])
             entry_count = policy.rounding + pair + 1 + chain.most
-            room = np.empty(longest, dtype=np.int64), np.empty(longest), np.zeros(n_labels), np.empty(n_labels, dtype=np.int64), np.empty(n_labels)
+            # a label gets one weight from each branch of a node; so many labels there can be
+            width = min(b.largest_group * chain.longest, len(distinct)) + 1
+            joint = np.zeros(len(distinct))
+            room = np.zeros(n_labels), np.empty(n_labels, dtype=np.int64), np.empty(n_labels)
+            held = np.empty(width, dtype=np.int64), np.empty(width)
         if h == 0:
-            # as many parts as there are states to start in: their rows side by side, brought together by NumPy's sort
+            # as many parts as there are states to start in: all their rows are brought together here
             rows = np.repeat(np.arange(model.n_states), np.diff(chain.ptr))
-            begun = model.initial[rows] > 0
-            joint, where = np.unique(chain.entry[begun], return_inverse=True)
-            weights = np.bincount(where, (model.initial[rows] * chain.weight)[begun])
-            parts = len(joint) + int(np.bincount(where).max())
-            count, weight_count = model.initial_rounding + 1 + entry_count + parts, 0
+            mass = np.bincount(number, model.initial[rows] * chain.weight, minlength=len(distinct))
+            listed = np.flatnonzero(mass > 0)
+            joint[listed] = mass[listed]
+            parts = len(listed)
+            count, weight_count = model.initial_rounding + 1 + entry_count + int(np.bincount(number[model.initial[rows] > 0]).max(initial=1)) + parts, 0
             rate, one = _joint_rate(count, parts), np.zeros((1, 6))
-            kernels.reward_entropy.joint_terms(len(joint), n_labels, joint, weights, *room[2:], rate, tau, one, 0)
+            kernels.reward_entropy.joint_terms(parts, n_labels, distinct, joint, listed, np.empty(parts), *room, rate, tau, one, 0)
             sums = one[0]
         else:
-            parts = longest
-            count = 2 * pair + b.largest_group + 1 + entry_count + 1 + parts
+            parts = width
+            count = 2 * pair + b.largest_group + 1 + entry_count + 1 + b.largest_group + parts
             rate = _joint_rate(count, parts)
             if out is None:
                 out = np.zeros((groups, 6))
                 seen, state_out = np.zeros(model.n_states, dtype=np.bool_), np.zeros((model.n_states, 6))
-                step = max(1, (1 << 24) // longest)
+                step = max(1, (1 << 24) // (b.largest_group * chain.longest))
                 for begin in range(0, groups, step):
-                    kernels.reward_entropy.nodes(begin, min(begin + step, groups), b.group_branch, b.successor, b.conditional, model.n_states, zero, chain.ptr, chain.entry, chain.weight, n_labels, *room, rate, tau, seen, state_out, out)
+                    kernels.reward_entropy.nodes(begin, min(begin + step, groups), b.group_branch, b.successor, b.conditional, model.n_states, chain.ptr, number, chain.weight, last, n_labels, distinct, joint, *held, *room, rate, tau, seen, state_out, out)
                 columns = np.ascontiguousarray(out.T)
             weights = (forward.state[h - 1][model.pair_state] * policy.at(h - 1))[group_pair] * b.group_probability
             sums = np.empty(6)
@@ -261,7 +271,11 @@ def _proposition_1(model, policy, b, forward, tau):
         # a part over its block: both are off by `count` roundings, and the logarithm of a ratio below 1/2 by no more than thrice that of itself
         error[:2, h] = sums[:2] * (bounds.pivot_rate(4 * count, parts) + float(bounds.gamma(weight_count)))
         error[2, h] = bounds.difference_error(*sums[2:], count, 2 * count + 4, rate, parts) + sums[2] * bounds.gamma(weight_count)
-    return value, error * (1 + 1e-9) + forward.underflow * model.n_states * 100
+    # of an entry of a joint law three factors may be tiny: the first state or a branch, the action, the branch after it
+    least = float(model.probability.min())
+    start = min(least, float(model.initial[model.initial > 0].min()))
+    lost = 4 * bounds.dust(len(distinct) + n_labels) if bounds.may_underflow(start, least, 1) or bounds.may_underflow(start * least, float(policy.table[policy.table > 0].min()), 1) else 0.0
+    return value, error * (1 + 1e-9) + forward.underflow * model.n_states * 100 + lost
 
 
 def _joint_rate(count, parts):
@@ -283,6 +297,10 @@ class _Values:
         self.terms = np.zeros((6, model.n_states))
         self.sums = np.zeros((6, horizon + 1))
         self.group_reward = model.reward[b.group_branch[:-1]]
+        size = np.abs(model.reward)
+        weight = float(model.probability.min()) * float(policy.table[policy.table > 0].min())
+        self.risk = bool(((size > 0) & (size < 2.0**-900)).any()) or bounds.may_underflow(float(model.initial[model.initial > 0].min()), weight, horizon)
+        self.there = np.zeros((3, horizon + 1), dtype=np.bool_)  # whether there is anything to vary, be it ever so small
 
     def step(self, h, states, weights):
         b, now, later = self.b, h % 2, (h + 1) % 2
@@ -291,10 +309,12 @@ class _Values:
         for begin in range(0, len(states), size):
             kernels.values.step(
                 begin, min(begin + size, len(states)), states, b.pair_ptr, self.policy.at(h), b.group_ptr, b.group_branch, b.group_probability, b.successor, b.probability, b.conditional,
-                self.group_reward, float(self.gamma), self.value[later], self.scale[later], self.value[now], self.scale[now], self.pair_value, rate, self.terms,
+                self.group_reward, float(self.gamma), self.value[later], self.scale[later], self.value[now], self.scale[now], self.pair_value, rate, self.risk, self.terms,
             )  # fmt: skip
         sums = np.empty(6)
         kernels.entropy.weighted_sums(weights, self.terms, states, sums)
+        there = (self.terms[1::2, states] > 0).any(axis=1)
+        self.there[0, h], self.there[1, h + 1], self.there[2, h] = there
         self.sums[[0, 1, 4, 5], h] = sums[[0, 1, 4, 5]]
         self.sums[2:4, h + 1] = sums[2:4]
 
@@ -317,18 +337,19 @@ class _Values:
         if len(starts) > 1:
             x, d = v - mean, rate * (size + mean_size)
             self.sums[2, 0], self.sums[3, 0] = weights @ (x * x), weights @ (2 * np.abs(x) * d + d * d)
+            self.there[1, 0] = self.risk or bool((d > 0).any() or x.any())
         horizon = self.horizon
         power = np.array([float(self.gamma ** (2 * h)) for h in range(horizon)])
         value = self.sums[0::2, :horizon] * power
         weight = forward.count + self.weight_count + len(starts) + 4
         weight = np.maximum(weight, np.append(0, weight[:-1]))
         error = (self.sums[1::2, :horizon] * power * (1 + bounds.gamma(weight)) + value * bounds.gamma(weight)) * (1 + 1e-9)
+        # what squares, products and powers of the discount below the range of float64 may have lost
+        size = float(self.scale.max()) + 1.0
+        error = error + np.where(self.there[:, :horizon], 2.0**-960 * size * size, 0.0)
         if forward.underflow:
-            error = error + forward.underflow * self.model.n_states * float(self.scale[0].max() + 1) ** 2
-        lost = self._lost()
-        if lost:
-            error = error + lost * (1 + float(np.abs(self.model.reward).max()) * horizon) ** 2
+            error = error + forward.underflow * self.model.n_states * size**2
         total = float(value.sum())
         if not (np.isfinite(value).all() and np.isfinite(error).all() and np.isfinite(mean_size)):
             raise ValueError("the variance of the return is beyond the range of float64: scale the rewards down; no information changes by it")
-        return (value, error), (total, float(error.sum()) * (1 + 1e-9) + total * float(bounds.gamma(3 * horizon + 3))), (mean, rate * mean_size + lost)
+        return (value, error), (total, float(error.sum()) * (1 + 1e-9) + total * float(bounds.gamma(3 * horizon + 3))), (mean, rate * mean_size + (2.0**-960 * size if self.risk else 0.0))

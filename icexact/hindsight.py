@@ -36,11 +36,13 @@ class Hindsight(Result):
         step = laws._step(h)
         keys, v = step.row(state)
         table = np.zeros((len(keys), mdp.pair_ptr[state + 1] - mdp.pair_ptr[state]))
-        count = 0
+        count, underflow = 0, laws._underflow
         for i, k in enumerate(range(mdp.pair_ptr[state], mdp.pair_ptr[state + 1])):
             weight = self._policy.at(h)[k]
             if weight > 0:
-                _, q_keys, q, q_count = laws._pair(h, state, int(mdp.pair_action[k]))
+                _, q_keys, q, q_count, missed = laws._pair(h, state, int(mdp.pair_action[k]))
+                if missed or weight * float(q.min()) < 2.0**-1000:
+                    underflow = max(underflow, missed + 2.0**-1073)
                 table[np.searchsorted(keys, q_keys), i] = weight * q
                 count = max(count, q_count)
         # returns whose probability float64 has lost tell nothing: 0 +- 1
@@ -48,14 +50,14 @@ class Hindsight(Result):
         table /= np.where(lost, 1.0, v)[:, None]
         relative = bounds.gamma(count + int(laws._count[h]) + self._policy.rounding + 2)
         error = table * relative
-        if laws._underflow:
-            error += 2 * laws._underflow / np.where(lost, laws._underflow, v)[:, None]
+        if underflow:
+            error += 2 * underflow / np.where(lost, underflow, v)[:, None]
             error = np.minimum(error, 1.0)
         # a return that one action alone can bring was brought by it
         played = self._policy.at(h)[mdp.pair_ptr[state] : mdp.pair_ptr[state + 1]] > 0
         if played.sum() == 1:
             table[:], error[:] = played, 0.0
-        elif not laws._underflow:
+        elif not underflow:
             certain = (table > 0).sum(axis=1) == 1
             table[certain] = table[certain] > 0
             error[certain] = 0.0

@@ -53,6 +53,8 @@ class Keys:
             at = kernels.keys.collect(begin, min(end, len(order)), order, reward_index, successor, self.start, self.count, self.rank, n_ranks, stamp, at, codes)
             begin = end
         codes = np.sort(codes[:at])
+        # a key takes room of its own beside the laws: codes, map, sorted table, and as a Python integer an object
+        self.limit = max(0, self.budget - at * self.plan.room(self.k + 1)) // 48
         if at > self.limit:
             self._refuse(at)
         reward, u = np.divmod(codes, n_ranks)
@@ -69,7 +71,7 @@ class Keys:
 
     def _refuse(self, atoms):
         done = self.k
-        fits = f"a horizon of {done} would fit, or " if done else ""
+        fits = f"a horizon of {done} would fit with engine='keys', or " if done else ""
         raise BudgetError(f"return laws on exact keys reach more than {atoms} atoms at {done + 1} steps to go (of {self.horizon}); the budget of {bytes_text(self.budget)} has room for {self.limit}: {fits}a larger budget= (bytes), a discount or rewards with smaller denominators")
 
     def _scratch(self, table):

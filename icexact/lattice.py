@@ -82,19 +82,20 @@ class Lattice:
 
     def credit_step(self, states, b, policy, child_entropy, new_entropy, rate, tau, terms):
         """`step` with the information: see kernels.information."""
-        self._credit(states, b, policy, self.plan.label_shift[b.reward_index], self.width, child_entropy, new_entropy, rate, tau, terms)
+        self._credit(states, b, policy, self.plan.label_shift[b.reward_index], child_entropy, new_entropy, rate, tau, terms)
         self.base = self._next_base()
         self.k += 1
 
     def credit_start(self, b, child_entropy, new_entropy, rate, tau, terms):
         """The same for the law of the first state; returns the law of Z."""
-        # the first states' laws may lie far apart: their mixture is as wide as all of them together
-        wide = int(self.plan.highest.max() - self.plan.lowest.min()) + 1
-        self._credit(np.zeros(1, dtype=np.int64), b, _frozen(np.ones(1)), np.zeros(len(b.successor), dtype=np.int64), wide, child_entropy, new_entropy, rate, tau, terms)
+        # the mixture's window may be wider than that of any state
+        slot = (b.successor + self.base) % self.slots
+        width = int(self.high[slot].max() - self.low[slot].min()) + 1
+        self._credit(np.zeros(1, dtype=np.int64), b, _frozen(np.ones(1)), np.zeros(len(b.successor), dtype=np.int64), child_entropy, new_entropy, rate, tau, terms, width)
         return self._copy()
 
-    def _credit(self, states, b, policy, shift, width, child_entropy, new_entropy, rate, tau, terms):
-        scratch = np.zeros((b.most_actions + 1) * (width + 16))
+    def _credit(self, states, b, policy, shift, child_entropy, new_entropy, rate, tau, terms, width=0):
+        scratch = np.zeros((b.most_actions + 1) * (max(self.width, width) + 16))
         at, actions = np.empty(b.largest_state, dtype=np.int64), b.most_actions
         pair_at, pair_entropy = np.empty(actions, dtype=np.int64), np.empty(actions)
         for begin, end in self._ranges(len(states), b.largest_state):

@@ -49,7 +49,7 @@ class Laws:
             return keys
         step, base = self.plan.step, self.plan.base
         slope, offset = step.numerator * base.denominator, self.k * base.numerator * step.denominator
-        if max(abs(slope), 1) * (int(np.abs(keys).max()) if len(keys) else 0) + abs(offset) < 1 << 62:
+        if max(abs(slope), 1) * max(1, int(np.abs(keys).max()) if len(keys) else 0) + abs(offset) < 1 << 62:
             return keys * slope + offset
         return np.array([int(z) * slope + offset for z in keys], dtype=object)
 
@@ -64,4 +64,9 @@ class Laws:
 
     @property
     def nbytes(self):
-        return self.data.nbytes + (self.rank.nbytes if self.rank is not None else 0)
+        size = self.start.nbytes + self.count.nbytes + self.data.nbytes
+        if self.low is not None:
+            return size + self.low.nbytes
+        # a Python integer is an object of its own
+        each = 8 if self.table.dtype != object else 8 + 32 + max(abs(int(self.table[0])), abs(int(self.table[-1]))).bit_length() // 7
+        return size + self.rank.nbytes + each * len(self.table)

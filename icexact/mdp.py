@@ -190,11 +190,13 @@ class MDP:
         if n_states * n_actions >= 2**63:
             raise ModelError(f"{n_states} states times {n_actions} actions is beyond int64: number the actions 0, 1, ..")
 
-        exact_probability = is_exact_column(columns["probability"])
+        exact_probability, least_rounding = is_exact_column(columns["probability"]), 0
         if exact_probability:
             rationals = [_row_fraction(p, "probability", i, columns) for i, p in enumerate(columns["probability"])]
             _exact_sums(columns, rationals)
             columns["probability"] = np.array([nearest(p) for p in rationals], dtype=np.float64)
+            # 1/2 + 2^-60 looks like 1/2 once it is rounded
+            least_rounding = 2 * (not _lossless(columns["probability"], rationals))
             small = (columns["probability"] == 0) & np.array([p != 0 for p in rationals])
             columns["probability"][small] = SMALLEST_NORMAL / 2  # refused below
         p = columns["probability"] = columns["probability"].astype(np.float64, copy=False)
@@ -222,10 +224,10 @@ class MDP:
             if missing is not None:
                 raise ModelError(f"state {missing[0]}, action {missing[1]}: the probabilities sum to 0, they must sum to 1; leave the rows of an unavailable action out")
         key, table = _reward_keys(columns)
-        return cls._assemble(columns, key, table, n_states, n_actions, end_states, initial, tolerance, state_names, action_names, source)
+        return cls._assemble(columns, key, table, n_states, n_actions, end_states, initial, tolerance, state_names, action_names, source, least_rounding)
 
     @classmethod
-    def _assemble(cls, columns, key, table, n_states, n_actions, end_states, initial, tolerance, state_names, action_names, source):
+    def _assemble(cls, columns, key, table, n_states, n_actions, end_states, initial, tolerance, state_names, action_names, source, least_rounding=0):
         """Sort, merge, normalise and check columns whose every row is possible and in range."""
         # let go of what is no longer needed: two columns less at the peak
         code = columns.pop("state") * n_actions
@@ -253,6 +255,7 @@ class MDP:
         np.cumsum(np.bincount(pair_state, minlength=n_states), out=pair_ptr[1:])
         rounding, change = _normalise(branch_ptr, p, tolerance, lambda k, total: f"state {pair_state[k]}, action {pair_action[k]}: the probabilities sum to {total!r}, they must sum to 1 (within {tolerance:g}; a file with rounded numbers can be read with a larger tolerance=)")
         # m rows added: m - 1 roundings in the branch, as many again in the sum it is divided by, and of rationals one more
+        rounding = np.maximum(rounding, least_rounding)
         rounding += np.where(merged > 1, 2 * merged - 1, 0)
         _check_actions(pair_ptr, e, n, end_states)
         law, initial_rounding, initial_change = _initial(initial, n_states, tolerance)
@@ -452,6 +455,11 @@ def _row_fraction(value, what, row, columns):
         raise ModelError(f"{_where(columns, row)}: {error}") from error
 
 
+def _lossless(floats, rationals):
+    """Whether the floats are the rationals."""
+    return all(Fraction(float(x)) == p for x, p in zip(floats, rationals))
+
+
 def _exact_sums(columns, rationals):
     """Exact probabilities are not normalised: what does not sum to 1 is a mistake."""
     sums = {}
@@ -583,6 +591,7 @@ def _initial(initial, n_states, tolerance):
         law = np.zeros(n_states)
         law[initial] = 1.0
         return law, 0, 0.0
+    least_rounding = 0
     given = _table(initial, "initial")
     if given.shape != (n_states,):
         raise ModelError(f"initial has shape {given.shape}; it must be a law over the {n_states} states, or the number of one state")
@@ -596,6 +605,7 @@ def _initial(initial, n_states, tolerance):
         if sum(rationals) != 1:
             raise ModelError(f"the exact initial probabilities sum to {sum(rationals)}, they must sum to exactly 1")
         given = np.array([nearest(p) for p in rationals])
+        least_rounding = 2 * (not _lossless(given, rationals))
         given[(given == 0) & np.array([p != 0 for p in rationals])] = SMALLEST_NORMAL / 2  # refused below
     law = given.astype(np.float64)
     if not (np.isfinite(law) & (law >= 0)).all():
@@ -606,7 +616,7 @@ def _initial(initial, n_states, tolerance):
     if small.any():
         raise ModelError(f"initial: the probability of state {int(np.argmax(small))} is below the range in which float64 keeps its digits (2^-1022)")
     rounding, change = _normalise(np.array([0, n_states]), law, tolerance, lambda k, total: f"initial sums to {total!r}, it must sum to 1 (within {tolerance:g})")
-    return law, int(rounding[0]), change
+    return law, max(int(rounding[0]), least_rounding), change
 
 
 def _read_transitions(transitions, axes):

@@ -131,7 +131,8 @@ def propagate(mdp, policy, horizon, budget=4 << 30, progress=None, want_support=
                 most = int(degree.max()) if len(chain.entry) else 0
                 # mass that underflows is covered by an absolute term; whether it can happen is decided before
                 least_weight = min(least_weight, float(chain.weight.min()) if len(chain.weight) else 1.0)
-                terms = max(terms, most)
+                # lost mass of all states may gather in one: every product counts
+                terms = max(terms, len(chain.entry) * chain.most)
                 depth = most if most <= kernels.occupancy.LONG else 4
             risk = risk or bounds.may_underflow(least, least_weight, h)
             count[h] = count[h - 1] + policy.rounding + pair_rounding + 1 + chain.most + depth

@@ -5,6 +5,7 @@ package that takes one takes a table (S, A) or (H, S, A) as well.
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -195,7 +196,10 @@ def _check(mdp, given, tolerance):
     if bad.any():
         raise PolicyError(f"{_where(mdp, bad[0] if stationary else bad)}: probability {table[_first(bad)]} is not a number in [0, 1]")
     table += 0.0  # -0.0 is 0
-    return table, stationary, _normalise(mdp, table, stationary, tolerance)
+    rounding = _normalise(mdp, table, stationary, tolerance)
+    if exact and any(Fraction(float(x)) != fraction(y, "probability") for x, y in zip(table.ravel(), steps.ravel())):
+        rounding = max(rounding, 2)  # 1/2 + 2^-60 looks like 1/2 once it is rounded
+    return table, stationary, rounding
 
 
 def _normalise(mdp, table, stationary, tolerance):

@@ -74,30 +74,32 @@ class ReturnLaw(Result):
 
     def pair_law(self, h, state, action):
         """The law of G_h given S_h = state, A_h = action (R1), under the policy after that: `Law`."""
-        laws, keys, p, count = self._pair(h, state, action)
-        return Law(laws.values(keys), self._bounded(p, count))
+        laws, keys, p, count, lost = self._pair(h, state, action)
+        return Law(laws.values(keys), self._bounded(p, count, lost))
 
     def _pair(self, h, state, action):
         self._check_step(h, self.horizon - 1)
         k = self._mdp.pair(state, action)
         later = self._step(h + 1, pair=True)
-        pieces, masses = [], []
+        pieces, masses, least = [], [], 1.0
         mdp = self._mdp
         for b in range(mdp.branch_ptr[k], mdp.branch_ptr[k + 1]):
             keys, p = (np.zeros(1, dtype=np.int64), np.ones(1)) if mdp.ends[b] else later.row(mdp.next_state[b])
             pieces.append(_advance(later, keys, int(mdp.rewards.index[b])))
             masses.append(mdp.probability[b] * p)
+            least = min(least, float(masses[-1].min()))
         wide = any(x.dtype == object for x in pieces)
         keys, inverse = np.unique(np.concatenate([x.astype(object) if wide else x for x in pieces]), return_inverse=True)
         law = np.zeros(len(keys))
         np.add.at(law, inverse, np.concatenate(masses))
         frame = Laws(later.start, later.count, later.data, low=later.low, rank=later.rank, table=later.table, plan=later.plan, k=later.k + 1)
-        return frame, keys, law, int(self._count[h + 1]) + int(mdp.pair_rounding[k]) + 1 + len(pieces)
+        return frame, keys, law, int(self._count[h + 1]) + int(mdp.pair_rounding[k]) + 1 + len(pieces), (len(pieces) * 2.0**-1074 if least < 2.0**-1000 else 0.0)
 
-    def _bounded(self, p, count):
-        if self._underflow == 0.0 and count == 0:
+    def _bounded(self, p, count, lost=0.0):
+        lost += self._underflow
+        if lost == 0.0 and count == 0:
             return Bounded(p, 0.0)
-        return Bounded(p, p * bounds.gamma(count) + self._underflow)
+        return Bounded(p, p * bounds.gamma(count) + lost)
 
     def _check_step(self, h, last):
         if isinstance(h, bool) or not isinstance(h, (int, np.integer)) or not 0 <= h <= last:
@@ -171,7 +173,7 @@ def return_law(mdp, policy, *, horizon, discount=1, keep="first", budget=4 << 30
         raise ValueError(f"keep is {keep!r}; it must be 'first' or 'all'")
     read = policies.read(mdp, policy, horizon)
     possible = (read.table > 0).any(axis=0)
-    plan = choose(mdp, possible, horizon, gamma, engine, budget, lambda plan, k: 8 * int(plan.atoms[1 : k + 1].sum()) if keep == "all" else 0, f"return laws (keep={keep!r})")
+    plan = choose(mdp, possible, horizon, gamma, engine, budget, lambda plan, k: 8 * int(plan.atoms[1 : k + 1].sum()) + 24 * (k + 1) * plan.n_states if keep == "all" else 0, f"return laws (keep={keep!r})", read)
     method = f"return law, {'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
 
     count = np.zeros(horizon + 1, dtype=np.int64)
@@ -180,7 +182,7 @@ def return_law(mdp, policy, *, horizon, discount=1, keep="first", budget=4 << 30
     with Progress(progress, horizon, "return laws") as bar:
         for h, walk, chain in _walk(mdp, read, horizon, gamma, plan, budget):
             if chain is not None:
-                least, longest = min(least, float(chain.weight.min())), max(longest, chain.longest)
+                least, longest = min(least, float(chain.weight.min())), max(longest, chain.longest * chain.most)
                 count[h] = count[h + 1] + read.rounding + pair_rounding + 1 + chain.most + bounds.mixture_depth(chain.longest)
                 bar.advance()
             if h == 0 or keep == "all":

@@ -87,7 +87,7 @@ def _per_pair(mdp, read, horizon, gamma, budget, engine, progress):
         return value, error
     b = branching(mdp)
     counts = _Counts(mdp, read, b, horizon)
-    plan = choose(mdp, np.ones(mdp.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget, lambda plan, k: plan.apart().bytes(k) - plan.bytes(k) + 16 * k * mdp.n_pairs, "the information of each pair")
+    plan = choose(mdp, np.ones(mdp.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget, lambda plan, k: plan.apart().bytes(k) - plan.bytes(k) + 16 * k * mdp.n_pairs, "the information of each pair", read)
     if plan is not None:
         # the step's laws are read beside the later ones: two whole tables
         plan = plan.apart()

@@ -104,7 +104,7 @@ def _bounded(system, solve):
     for _ in range(2):
         x = np.maximum(x + solve(system.residual(x)[0]), 0.0)
     r, off = system.residual(x)
-    wanted = np.abs(r) + off
+    wanted = np.abs(r) + off + 2.0**-1000  # products that underflow are far below that
     # room for the rounding of A y, which is relative to y: y stays far below x
     y = np.maximum(solve(wanted * 1.01 + x * (64 * bounds.UNIT * system.product_count)), 0.0)
     flow = system.matrix @ y

@@ -100,6 +100,16 @@ class KeyPlan:
     def denominator(self, k):
         return self.scale * self.b ** max(0, k - 1)
 
+    def bits(self, k):
+        """Bits of the largest key at k steps to go, at most."""
+        most = max((abs(r) for r in self.rewards), default=0)
+        return (most * k * max(self.a, self.b) ** max(0, k - 1)).bit_length()
+
+    def room(self, k):
+        """Bytes that a key at k steps to go takes beside the laws: codes, map, sorted table, and as a Python integer an object."""
+        bits = self.bits(k)
+        return 96 if bits < 62 else 160 + bits // 4
+
     def advance(self, keys, reward_index, k):
         """Keys at k-1 steps to go as keys at k, one reward earlier; reward_index one for all or one a key."""
         power = self.b ** (k - 1)
@@ -110,11 +120,12 @@ class KeyPlan:
         return np.array([r * power for r in self.rewards] + [0], dtype=object)[reward_index] + self.a * keys.astype(object)
 
 
-def check_growth(mdp, possible, horizon, gamma, budget):
+def check_growth(mdp, possible, horizon, gamma, budget, occupied=False):
     """Refuse before the work what cannot fit: BudgetError where even a lower bound of the atoms is beyond the budget.
 
     If gamma = a / b has a or b above the largest difference of two rewards (in steps of their lattice), different reward sequences have different
     returns (exactness.md section 3), and counting sequences from below is counting atoms. Elsewhere the walk itself stops at the budget.
+    `possible` are the pairs played at every step. occupied: only states that can be occupied at a step have laws then.
     """
     values = mdp.rewards.values
     played = mdp.rewards.index[np.repeat(possible, np.diff(mdp.branch_ptr))]
@@ -129,13 +140,16 @@ def check_growth(mdp, possible, horizon, gamma, budget):
     successor, reward = np.divmod(chain.entry, n_labels)
     limit, fits, least = budget // 48, 0, 0.0
     low, high = np.ones((2, mdp.n_states + 1)), np.ones((2, mdp.n_states + 1))
-    best = np.zeros(n_labels)
+    fronts = _fronts(mdp, possible, horizon) if occupied else None
+    best, keys = np.zeros(n_labels), KeyPlan(values, gamma)
     for k in range(1, horizon + 1):
         now, before = k % 2, (k - 1) % 2
         kernels.keys.growth(chain.ptr, successor, reward, low[before], high[before], best, low[now], high[now])
-        if high[now][:-1].sum() + 2 <= limit:
+        # k steps to go are step h = horizon - k; a shorter horizon has its laws of k steps at an earlier step, so `fits` counts all states
+        if (high[now][:-1].sum() + 2) * (48 + keys.room(k)) <= budget:
             fits = k
-        least = low[now][:-1].sum()
+        here = low[now][:-1] if fronts is None else low[now][fronts[horizon - k]]
+        least = max(least, here.sum())
         if least > 1e300:
             break
     if least > limit:
@@ -143,13 +157,26 @@ def check_growth(mdp, possible, horizon, gamma, budget):
         raise BudgetError(f"return laws at discount {gamma} over {horizon} steps have at least {least:.3g} atoms, for no two reward sequences have one return; the budget of {bytes_text(budget)} has room for {limit}: {short}discount 1, or a larger budget= (bytes)")
 
 
-def choose(mdp, possible, horizon, gamma, engine, budget, more=lambda plan, k: 0, what="lattice rows"):
+def _fronts(mdp, possible, horizon):
+    """The states that can be occupied at h = 0 .. horizon-1."""
+    front, mark, out = np.flatnonzero(mdp.initial > 0), np.zeros(mdp.n_states, dtype=np.int64), np.empty(mdp.n_states, dtype=np.int64)
+    fronts = []
+    for h in range(horizon):
+        fronts.append(front)
+        n = kernels.chain.push_reachable(front, mdp.pair_ptr, mdp.branch_ptr, mdp.next_state, mdp.ends, possible, h + 1, mark, out)
+        front = out[:n].copy()
+    return fronts
+
+
+def choose(mdp, possible, horizon, gamma, engine, budget, more=lambda plan, k: 0, what="lattice rows", policy=None, occupied=False):
     """The `LatticePlan` to work on, or None for the keys; BudgetError where the lattice, with `more(plan, k)` bytes beside it, would not fit."""
     if 128 * horizon > budget:
         raise BudgetError(f"a horizon of {horizon} steps takes more than the budget of {bytes_text(budget)} for its books alone: a horizon of {budget // 1024} may fit, or budget={1024 * horizon} (bytes)")
     plan = _choose(mdp, possible, horizon, gamma, engine, budget, more, what)
     if plan is None:
-        check_growth(mdp, possible, horizon, gamma, budget)
+        # what one step plays another may not: then nothing is known from below
+        if policy is None or len(policy.table) == 1:
+            check_growth(mdp, possible if policy is None else policy.table[0] > 0, horizon, gamma, budget, occupied)
     return plan
 
 

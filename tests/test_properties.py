@@ -312,6 +312,8 @@ def test_a_duplicated_action_carries_nothing(problem):
     model, policy, H, gamma = problem
     first = {s: [b[2:] for b in model.branches if b[:2] == (s, actions[0])] for s, actions in model.actions.items() if actions}
     branches = [(s, a, *rest) for s, a in model.pairs for rest in first[s]]
+    # a state without actions has to be entered still
+    assume({s for s in range(model.n_states) if s not in first} <= {b[3] for b in branches if b[2] > 0})
     mdp, table = load(Model(model.n_states, tuple(branches), model.initial), policy, H)
     for engine in (None, "keys"):
         c = ic.credit(mdp, table, horizon=H, discount=gamma, engine=engine)

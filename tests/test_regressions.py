@@ -70,3 +70,46 @@ def test_first_states_far_apart_have_room():
 def test_absurd_sizes_are_refused_before_they_are_made(call):
     with pytest.raises((ic.ModelError, ic.BudgetError)):
         call()
+
+
+def test_joint_weights_lost_to_underflow_are_not_listed():
+    """Each would have been listed anew, past the end of the table of rewards."""
+    n, tiny = 401, 1e-200
+    row = np.arange(n)
+    p = np.where(row > 0, tiny, 1.0)
+    mdp = ic.MDP.from_branches(np.r_[0 * row, row + 1], np.zeros(2 * n, int), np.r_[p / p.sum(), np.ones(n)], np.r_[row + 1, row + 1], np.r_[row % 3, row % 3], np.r_[np.zeros(n, bool), np.ones(n, bool)], n_states=n + 1, initial=0)
+    assert float(ic.credit(mdp, np.ones(n + 1), horizon=2).proposition_1.gap.value.max()) < 1e-190
+
+
+def test_an_action_hardly_ever_played_keeps_its_information():
+    mdp = ic.MDP.from_branches([0, 0], [0, 1], [1.0, 1.0], [0, 0], [0, 1], [True, True], n_states=1, initial=0)
+    for engine in ("lattice", "keys"):
+        found = ic.information_sparsity(mdp, [1e-305, 1 - 1e-305], horizon=1, per_pair=True, engine=engine).per_pair
+        assert abs(float(found.value[0, 0]) - 305 * np.log(10)) < 1e-9 and found.error[0, 0] < 1e-9
+
+
+def test_a_first_state_hardly_ever_taken_is_not_lost_from_the_return():
+    mdp = ic.MDP.from_branches([0, 0, 1], [0, 0, 0], [1e-200, 1.0, 1.0], [0, 0, 1], [1, 2, 0], [True] * 3, n_states=2, initial=[1e-200, 1.0])
+    for engine in ("lattice", "keys"):
+        assert ic.credit(mdp, np.ones(2), horizon=1, engine=engine).return_law.values.tolist() == [0, 1, 2]
+
+
+def test_growth_counts_what_can_happen_only():
+    coin = ic.MDP.from_branches([0, 0], [0, 1], [1.0, 1.0], [0, 0], [0, 1], n_states=1, initial=0)
+    always = np.tile([[[1.0, 0.0]], [[0.0, 1.0]]], (20, 1, 1))
+    assert ic.return_law(coin, always, horizon=40, discount=0.9).n_atoms == 1
+    n = 21
+    walk = ic.MDP.from_branches(np.r_[np.arange(20), 20, 20], np.zeros(22, int), np.r_[np.ones(20), 0.5, 0.5], np.r_[np.arange(1, n), 20, 20], np.r_[np.zeros(20, int), 0, 1], n_states=n, initial=0)
+    found = ic.credit(walk, np.ones(n), horizon=30, discount=0.9).return_entropy
+    assert abs(float(found) - 10 * np.log(2)) <= 1e-12
+
+
+def test_exact_probabilities_next_to_one_half_are_not_called_exact():
+    d = Fraction(1, 2**60)
+    mdp = ic.MDP.from_branches([0, 0], [0, 0], [Fraction(1, 2) + d, Fraction(1, 2) - d], [0, 0], [0, 1], n_states=1, initial=0)
+    assert mdp.pair_rounding[0] > 0
+
+
+def test_lattice_of_rewards_far_apart_in_size():
+    mdp = ic.MDP.from_branches([0, 1], [0, 0], [1.0, 1.0], [0, 1], ["1e15", "1e-15"], [True, True], n_states=2, initial=0)
+    assert ic.return_law(mdp, np.ones(2), horizon=1).state_law(0, 1).values.tolist() == [1e-15]

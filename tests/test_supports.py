@@ -299,7 +299,7 @@ def test_keeping_every_step_is_refused_where_it_does_not_fit():
     mdp = lottery((0, 1))
     with pytest.raises(ic.BudgetError, match="keep='first'"):
         ic.return_law(mdp, ic.policies.uniform(mdp), horizon=100, engine="keys", keep="all", budget=20_000)
-    assert ic.return_law(mdp, ic.policies.uniform(mdp), horizon=100, engine="keys", budget=20_000).n_atoms == 101
+    assert ic.return_law(mdp, ic.policies.uniform(mdp), horizon=100, engine="keys", budget=40_000).n_atoms == 101
 
 
 def test_engines_that_do_not_suit_are_refused():

@@ -10,8 +10,9 @@ Luck is that of the transition which leaves s, per visit of s; so is noise.
 
 import numpy as np
 
-from icexact.kernels.entropy import divergence_sum, entropy, same
+from icexact.kernels.entropy import TINY, divergence_sum, entropy, same
 from icexact.kernels.jit import inlined, kernel
+from icexact.kernels.logarithm import log
 from icexact.kernels.rows import mix
 
 
@@ -161,10 +162,21 @@ def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, co
 
 
 @inlined
+def hidden(p_rows, p_at, q_rows, q_at, n):
+    """What `divergence_sum` leaves out: atoms of p of at least 2^-1000 where q is smaller, for q may be that small against p where an action is hardly ever played."""
+    total = 0.0
+    for i in range(n):
+        p, q = p_rows[p_at + i], q_rows[q_at + i]
+        if p >= TINY and 0.0 < q < TINY:
+            total += p * (log(p) - log(q * 2.0**64) + 44.3614195558364998) - (p - q)
+    return total
+
+
+@inlined
 def pair_divergence(n, rows, at, weights, first, count, scratch, v_rows, v_at):
     """KL(q || v) of one pair in Bregman form (S1); infinite where q has an atom that v has not."""
     mix(scratch, np.int64(0), n, rows, at, np.int64(0), weights, first, count)
     for i in range(n):
         if scratch[i] > 0.0 and v_rows[v_at + i] == 0.0:
             return float("inf")
-    return divergence_sum(scratch, np.int64(0), v_rows, v_at, n)
+    return divergence_sum(scratch, np.int64(0), v_rows, v_at, n) + hidden(scratch, np.int64(0), v_rows, v_at, n)

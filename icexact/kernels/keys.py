@@ -8,7 +8,7 @@ A law is rank[start[s] : start[s] + count[s]] and the probabilities beside it; e
 import numpy as np
 
 from icexact.kernels.entropy import divergence_sum
-from icexact.kernels.information import state_terms
+from icexact.kernels.information import hidden, state_terms
 from icexact.kernels.jit import kernel
 from icexact.kernels.rows import padded
 
@@ -232,7 +232,7 @@ def pair_step(states, pair_ptr, policy, group_ptr, group_branch, successor, prob
             elif n == 1:
                 out[k] = 0.0
             else:
-                out[k] = divergence_sum(rows, np.int64(0), rows, half, padded(n))
+                out[k] = divergence_sum(rows, np.int64(0), rows, half, padded(n)) + hidden(rows, np.int64(0), rows, half, padded(n))
         for z in range(n):
             where[v_rank[v_start[s] + z]] = -1
 

@@ -8,22 +8,35 @@ import numpy as np
 
 from icexact.kernels.chain import _sort
 from icexact.kernels.entropy import pivot_entropy
-from icexact.kernels.jit import kernel
+from icexact.kernels.jit import inlined, kernel
 from icexact.kernels.logarithm import divergence
 
 
+@inlined
+def _add(count, number, weight, joint, listed):
+    """Add to a joint law; a label's number is listed when it is first given weight (one lost to underflow is not)."""
+    if weight > 0.0:
+        if joint[number] == 0.0:
+            listed[count] = number
+            count += 1
+        joint[number] += weight
+    return count
+
+
 @kernel
-def joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, out, row):
-    """out[row] = (H(R | S''), H(R), gap, scale of the gap's entropy part, value of its Bregman part, weight of the gap) of the joint law listed as labels and weights (in any order; overwritten)."""
-    _sort(labels, weights, np.int64(0), count)
-    n = np.int64(0)
-    for i in range(count):
-        if n > 0 and labels[n - 1] == labels[i]:
-            weights[n - 1] += weights[i]
-        else:
-            labels[n] = labels[i]
-            weights[n] = weights[i]
-            n += 1
+def joint_terms(count, n_labels, distinct, joint, labels, weights, marginal, touched, parts, rate, tau, out, row):
+    """out[row] = (H(R | S''), H(R), gap, scale of the gap's entropy part, value of its Bregman part, weight of the gap) of a joint law.
+
+    labels[:count] lists the numbers of its labels, each once, in any order, distinct[] what labels these are (ascending); joint[] holds the weights by number, all
+    positive, and is 0 elsewhere and afterwards.
+    """
+    n = count
+    for i in range(n):
+        weights[i] = joint[labels[i]]
+        joint[labels[i]] = 0.0
+    _sort(labels, weights, np.int64(0), n)
+    for i in range(n):
+        labels[i] = distinct[labels[i]]
     rewards = np.int64(0)
     whole = 0.0
     for i in range(n):
@@ -90,44 +103,35 @@ def joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate
 
 
 @kernel
-def node(row, begin, end, successor, share, n_states, zero_label, ptr, entry, weight, n_labels, labels, weights, marginal, touched, parts, rate, tau, out):
-    """The terms of one node whose successors are begin..end-1; the end state stays and pays 0."""
-    count = np.int64(0)
-    for b in range(begin, end):
-        s = successor[b]
-        if s == n_states:
-            labels[count] = n_states * n_labels + zero_label
-            weights[count] = share[b]
-            count += 1
-        else:
-            for j in range(ptr[s], ptr[s + 1]):
-                labels[count] = entry[j]
-                weights[count] = share[b] * weight[j]
-                count += 1
-    joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, out, row)
+def nodes(begin, end, group_branch, successor, conditional, n_states, ptr, number, weight, last, n_labels, distinct, joint, labels, weights, marginal, touched, parts, rate, tau, seen, state_out, out):
+    """The terms of groups begin..end-1; number[] is an entry's label by its number, `last` that of the end, which stays and pays 0.
 
-
-@kernel
-def nodes(begin, end, group_branch, successor, conditional, n_states, zero_label, ptr, entry, weight, n_labels, labels, weights, marginal, touched, parts, rate, tau, seen, state_out, out):
-    """The terms of groups begin..end-1. Those with one successor share that state's, worked out once (seen, state_out)."""
+    Groups with one successor share that state's terms, worked out once (seen, state_out).
+    """
     for g in range(begin, end):
-        b = group_branch[g]
-        s = successor[b]
+        first = group_branch[g]
+        s = successor[first]
         alone = True
-        for i in range(b + 1, group_branch[g + 1]):
-            alone &= successor[i] == s
+        for b in range(first + 1, group_branch[g + 1]):
+            alone &= successor[b] == s
         if alone and s == n_states:
             out[g, :] = 0.0
-        elif alone:
-            if not seen[s]:
-                count = np.int64(0)
-                for j in range(ptr[s], ptr[s + 1]):
-                    labels[count] = entry[j]
-                    weights[count] = weight[j]
-                    count += 1
-                joint_terms(count, n_labels, labels, weights, marginal, touched, parts, rate, tau, state_out, s)
-                seen[s] = True
-            for i in range(6):
-                out[g, i] = state_out[s, i]
-        else:
-            node(g, b, group_branch[g + 1], successor, conditional, n_states, zero_label, ptr, entry, weight, n_labels, labels, weights, marginal, touched, parts, rate, tau, out)
+            continue
+        count = np.int64(0)
+        if not alone:
+            for b in range(first, group_branch[g + 1]):
+                s = successor[b]
+                if s == n_states:
+                    count = _add(count, last, conditional[b], joint, labels)
+                else:
+                    for j in range(ptr[s], ptr[s + 1]):
+                        count = _add(count, number[j], conditional[b] * weight[j], joint, labels)
+            joint_terms(count, n_labels, distinct, joint, labels, weights, marginal, touched, parts, rate, tau, out, g)
+            continue
+        if not seen[s]:
+            for j in range(ptr[s], ptr[s + 1]):
+                count = _add(count, number[j], weight[j], joint, labels)
+            joint_terms(count, n_labels, distinct, joint, labels, weights, marginal, touched, parts, rate, tau, state_out, s)
+            seen[s] = True
+        for i in range(6):
+            out[g, i] = state_out[s, i]

@@ -14,9 +14,11 @@ def _mean(begin, end, conditional, successor, value):
         total += conditional[b] * value[successor[b]]
     return total
 
+FLOOR = 2.0**-900  # marks, in a slope, a term that is there: squares may fall below the range of float64
+
 
 @kernel
-def step(begin, end, states, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, group_reward, discount, value, scale, new_value, new_scale, pair_value, rate, terms):
+def step(begin, end, states, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, group_reward, discount, value, scale, new_value, new_scale, pair_value, rate, risk, terms):
     """Q_h and V_h of the listed states from V_{h+1}, with the scales; terms[0:6, s] = skill, its slope, luck, slope, noise, slope.
 
     A term is a mean square x^2, its slope the mean of 2|x| d + d^2, where d >= |error of x|: what it may be off by. value[S] = 0 is that of the end
@@ -41,6 +43,8 @@ def step(begin, end, states, pair_ptr, policy, group_ptr, group_branch, group_pr
                         weight = policy[k] * probability[b]
                         terms[2, s] += weight * (x * x)
                         terms[3, s] += weight * (2.0 * abs(x) * d + d * d)
+                        if risk or x != 0.0 or d > 0.0:
+                            terms[3, s] += FLOOR
                 q += group_probability[g] * (group_reward[g] + discount * mean)
                 q_size += group_probability[g] * (abs(group_reward[g]) + discount * mean_size)
             if policy[k] > 0.0 and group_ptr[k + 1] - group_ptr[k] > 1:
@@ -52,6 +56,8 @@ def step(begin, end, states, pair_ptr, policy, group_ptr, group_branch, group_pr
                     weight = policy[k] * group_probability[g]
                     terms[4, s] += weight * (x * x)
                     terms[5, s] += weight * (2.0 * abs(x) * d + d * d)
+                    if risk or x != 0.0 or d > 0.0:
+                        terms[5, s] += FLOOR
             pair_value[0, k] = q
             pair_value[1, k] = q_size
             v += policy[k] * q
@@ -64,3 +70,5 @@ def step(begin, end, states, pair_ptr, policy, group_ptr, group_branch, group_pr
                 d = rate * (pair_value[1, k] + size)
                 terms[0, s] += policy[k] * (x * x)
                 terms[1, s] += policy[k] * (2.0 * abs(x) * d + d * d)
+                if risk or x != 0.0 or d > 0.0:
+                    terms[1, s] += FLOOR
