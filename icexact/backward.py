@@ -76,7 +76,7 @@ def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None,
     if laws:
         plan = choose(model, np.ones(model.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget, lambda plan, k: 8 * k * model.n_states, "occupancy and lattice rows", read, True)
         method = f"{'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
-    forward = propagate(model, read, horizon, budget, False, want_support=True)
+    forward = propagate(model, read, horizon, budget, False, want_support=True, alone=False)
     b = branching(model)
     counts = _Counts(model, read, b, horizon)
     if laws:

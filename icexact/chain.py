@@ -60,6 +60,18 @@ def merged_states(mdp, weights):
     return Chain(ptr, entry[:at], weight[:at], most)
 
 
+def transposed(chain, degree, n_states):
+    """The chain turned round: (ptr, column int32, weight), rows by the state entered."""
+    ptr = np.zeros(n_states + 1, dtype=np.int64)
+    np.cumsum(degree, out=ptr[1:])
+    starts = ptr[:-1].copy()
+    column = np.empty(len(chain.entry), dtype=np.int32)
+    weight = np.empty(len(chain.entry))
+    for begin, end in chunks(chain.ptr):
+        kernels.chain.transpose(begin, end, chain.ptr, chain.entry, chain.weight, starts, column, weight)
+    return ptr, column, weight
+
+
 def state_labels(mdp):
     """Branches by the state they enter, -1 where the episode ends."""
     return np.where(mdp.ends, -1, mdp.next_state)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from icexact import bounds, kernels, policies
-from icexact.chain import chunks, merged_states
+from icexact.chain import merged_states, transposed
 from icexact.errors import BudgetError
 from icexact.progress import Progress
 from icexact.rationals import discount as read_discount
@@ -102,12 +102,13 @@ class Forward:
         return Bounded(mass, error)
 
 
-def propagate(mdp, policy, horizon, budget=4 << 30, progress=None, want_support=False):
+def propagate(mdp, policy, horizon, budget=4 << 30, progress=None, want_support=False, alone=True):
     """(O1) forward in time. Few occupied states push their mass; many gather it over the chain turned round."""
     need = 8 * horizon * mdp.n_states
     if need > budget:
         fits = budget // (8 * mdp.n_states)
-        raise BudgetError(f"occupancy of {horizon} steps and {mdp.n_states} states needs {bytes_text(need)}, the budget is {bytes_text(budget)}: a horizon of {fits} would fit, or budget={need}")
+        raise BudgetError(f"occupancy of {horizon} steps and {mdp.n_states} states needs {bytes_text(need)}, the budget is {bytes_text(budget)}: "
+                          + (f"a horizon of {fits} would fit, or budget={need} (bytes)" if alone else f"with the laws beside it the horizon must be below {fits + 1}, or budget= above {need} (bytes)"))
     n_states = mdp.n_states
     state = np.zeros((horizon, n_states))
     count = np.zeros(horizon, dtype=np.int64)
@@ -143,7 +144,7 @@ def propagate(mdp, policy, horizon, budget=4 << 30, progress=None, want_support=
                 support.append(np.sort(listed[:n]))
             else:
                 if turned is None:
-                    turned = _transposed(chain, degree, n_states)
+                    turned = transposed(chain, degree, n_states)
                 kernels.occupancy.gather(0, n_states, *turned, state[h - 1], state[h])
                 if want_support:
                     support.append(_support(state[h], support[-1], mdp, policy.at(h - 1), mark, h, listed, risk, everything))
@@ -162,15 +163,3 @@ def _support(mass, before, mdp, weights, mark, stamp, listed, risk, everything):
     if len(now) == len(everything):
         return everything
     return before if len(now) == len(before) and (now == before).all() else now
-
-
-def _transposed(chain, degree, n_states):
-    """The chain turned round: (ptr, column int32, weight), rows by the state entered."""
-    ptr = np.zeros(n_states + 1, dtype=np.int64)
-    np.cumsum(degree, out=ptr[1:])
-    starts = ptr[:-1].copy()
-    column = np.empty(len(chain.entry), dtype=np.int32)
-    weight = np.empty(len(chain.entry))
-    for begin, end in chunks(chain.ptr):
-        kernels.chain.transpose(begin, end, chain.ptr, chain.entry, chain.weight, starts, column, weight)
-    return ptr, column, weight

@@ -63,7 +63,7 @@ def information_sparsity(mdp, policy, *, horizon, discount=1, base=None, per_pai
 
     `.value`: sum over h of (S2), over the expected episode length; `.per_step` [H]: I(A_h; G_h | S_h) (S2), never more than `.policy_entropy` [H]. With
     `per_pair=True` also `.per_pair` [H, K]: KL(q_h(. | s, a) || v_h(. | s)) (S1), for every state whether it can be occupied or not; infinite where an
-    action that is never played reaches a return that the others cannot. In nats, or in the unit of `base`. A horizon of 0 gives 0.
+    action that is never played reaches a return that the others cannot (nan +- inf where underflow leaves that open). In nats, or in the unit of `base`. A horizon of 0 gives 0.
 
     Raises BudgetError, PolicyError, ValueError.
 
@@ -75,8 +75,9 @@ def information_sparsity(mdp, policy, *, horizon, discount=1, base=None, per_pai
     horizon, gamma, budget = check_horizon(horizon), read_discount(discount), check_budget(budget)
     log_base(base)
     read = policies.read(mdp, policy, horizon)
-    found = backward(mdp, read, horizon, gamma, budget=budget, engine=engine, progress=progress)
+    # the pairs of all states first: what does not fit is refused by the larger need
     pairs = _per_pair(mdp, read, horizon, gamma, budget, engine, progress) if per_pair else None
+    found = backward(mdp, read, horizon, gamma, budget=budget, engine=engine, progress=progress)
     return make_sparsity(mdp, found, horizon, gamma, base, pairs)
 
 
@@ -104,7 +105,7 @@ def _per_pair(mdp, read, horizon, gamma, budget, engine, progress):
             finite = np.isfinite(value[h])
             if counts.risk and not finite.all():
                 # an atom lost to underflow looks like one that cannot be: no number then
-                value[h, ~finite] = np.nan
+                value[h, ~finite], error[h, ~finite] = np.nan, np.inf
             error[h, finite] = bounds.difference_error(value[h, finite], 0.0, value[h, finite], np.ones(int(finite.sum())), int(counts.q[h]), int(counts.v[h]), 0.0, walk.width) + (bounds.dust(walk.width) if counts.risk else 0.0)
             bar.advance()
     return value, error

@@ -10,9 +10,8 @@ import threading
 import numpy as np
 
 from icexact import bounds, kernels
-from icexact.chain import merged, restrict, state_labels
+from icexact.chain import merged, restrict, state_labels, transposed
 from icexact.errors import AccuracyError, EndingError
-from icexact.occupancy import _transposed
 from icexact.progress import Progress
 from icexact.results import Bounded
 
@@ -50,7 +49,7 @@ class _System:
         self.n = mdp.n_states
         chain = merged(mdp, policy.at(0), state_labels(mdp))
         degree = np.bincount(chain.entry, minlength=self.n)
-        ptr, column, weight = _transposed(chain, degree, self.n)
+        ptr, column, weight = transposed(chain, degree, self.n)
         self.chain = chain
         self.gamma = float(gamma)
         self.start = mdp.initial * float(1 - gamma) if gamma < 1 else mdp.initial.copy()
