@@ -330,6 +330,8 @@ def _is_zero(reward):
 
 def _table(given, what):
     """`given` as an array; ModelError where it is no rectangular one."""
+    if np.ma.is_masked(given):
+        raise ModelError(f"{what} has masked entries: fill them in, or leave their rows out")
     try:
         return np.asarray(given)
     except ValueError as error:
@@ -362,10 +364,7 @@ def _count(n, what):
 
 
 def _as_array(column, name):
-    try:
-        array = np.asarray(column)
-    except ValueError as error:
-        raise ModelError(f"column {name} is no array: {error}") from error
+    array = _table(column, f"column {name}")
     if array.ndim != 1:
         raise ModelError(f"column {name} has shape {array.shape}; it must be flat, one entry a branch")
     return array
@@ -639,10 +638,7 @@ def _read_transitions(transitions, axes):
         return state, action, values, column, n_states, n_actions
     if hasattr(transitions, "tocoo"):
         raise ModelError("transitions is one sparse matrix; pass a list of them, one (S, S) per action with axes='ass'")
-    try:
-        table = np.asarray(transitions)
-    except ValueError as error:
-        raise ModelError(f"transitions is no array: {error}") from error
+    table = _table(transitions, "transitions")
     if table.ndim != 3 or table.dtype.kind not in "biufO":
         raise ModelError(f"transitions has shape {table.shape} and type {table.dtype}; it must be numbers of shape (S, A, S) with axes='sas' or (A, S, S) with axes='ass'")
     n_states = table.shape[2]
@@ -671,10 +667,7 @@ def _read_rewards(rewards, axes, state, action, next_state, n_states, n_actions)
             if here.any():
                 out[here] = np.asarray(m.tocsr()[row[here], next_state[here]]).ravel()
         return out
-    try:
-        table = np.asarray(rewards.todense() if hasattr(rewards, "todense") else rewards)
-    except ValueError as error:
-        raise ModelError(f"rewards is no array: {error}") from error
+    table = _table(rewards.todense() if hasattr(rewards, "todense") else rewards, "rewards")
     if table.dtype.kind not in "biufOUS":
         raise ModelError(f"rewards has type {table.dtype}; it must hold real numbers")
     full = (n_states, n_actions, n_states) if axes == "sas" else (n_actions, n_states, n_states)

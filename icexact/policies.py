@@ -255,6 +255,8 @@ def _from_exact(mdp, steps, stationary):
 
 
 def _array(given, what):
+    if np.ma.is_masked(given):
+        raise PolicyError(f"{what} has masked entries: fill them in (0 for an action that is not played)")
     try:
         array = np.asarray(given)
     except ValueError as error:  # nested lists of unequal length

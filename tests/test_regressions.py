@@ -113,3 +113,11 @@ def test_exact_probabilities_next_to_one_half_are_not_called_exact():
 def test_lattice_of_rewards_far_apart_in_size():
     mdp = ic.MDP.from_branches([0, 1], [0, 0], [1.0, 1.0], [0, 1], ["1e15", "1e-15"], [True, True], n_states=2, initial=0)
     assert ic.return_law(mdp, np.ones(2), horizon=1).state_law(0, 1).values.tolist() == [1e-15]
+
+
+def test_masked_entries_are_not_read_as_numbers():
+    rows = np.ma.array([0.5, 0.5, 9.0], mask=[False, False, True])
+    with pytest.raises(ic.ModelError, match="masked"):
+        ic.MDP.from_branches([0, 0, 0], [0, 0, 0], rows, [0, 0, 0], [0, 1, 2], n_states=1, initial=0)
+    with pytest.raises(ic.PolicyError, match="masked"):
+        ic.credit(ic.examples.two_arms(), np.ma.array([1.0, 0.5], mask=[False, True]), horizon=1)
