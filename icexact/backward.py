@@ -4,7 +4,6 @@ Laws, skill, luck and noise (S2), (C1) come from the fused kernels, which hold t
 of Proposition 1 (C4) from the chain. Each sum is kept in the two parts whose bounds differ, entropies and Bregman.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +20,6 @@ from icexact.support import KeyPlan, choose
 TAU = 2e-8  #: an entropy difference is taken as it is where its error is below this share of it, else it is done again in Bregman form
 SMALL_TAU = 1e-12  #: the same where the work is small: then more digits cost nothing that is felt
 SMALL = 1 << 18  #: pairs times atoms of the widest law, for one step
-PARTS = ("skill", "luck", "noise")
 
 
 @dataclass(eq=False)
@@ -66,21 +64,18 @@ class _Sums:
             self.rate[i, h + late] = rate
 
 
-def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None, tau=None, laws=True):
-    """Run the passes on the part of the model that can be occupied; `laws=False` leaves out all that needs return laws."""
+def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None, tau=None):
+    """Run the passes on the part of the model that can be occupied."""
     part = restrict(mdp, policy, horizon)
     model, read = part.mdp, part.policy
     if horizon == 0:
         return _nothing(mdp, gamma)
-    plan, method = None, "values only"
-    if laws:
-        plan = choose(model, np.ones(model.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget, lambda plan, k: 8 * k * model.n_states, "occupancy and lattice rows", read, True)
-        method = f"{'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
+    plan = choose(model, np.ones(model.n_pairs, dtype=np.bool_), horizon, gamma, engine, budget, lambda plan, k: 8 * k * model.n_states, "occupancy and lattice rows", read, True)
+    method = f"{'integer lattice' if plan is not None else 'exact keys'}, float64 with proven error"
     forward = propagate(model, read, horizon, budget, False, want_support=True, alone=False)
     b = branching(model)
     counts = _Counts(model, read, b, horizon)
-    if laws:
-        walk = Lattice(plan, horizon) if plan is not None else Keys(KeyPlan(model.rewards.values, gamma), model.n_states, horizon, budget)
+    walk = Lattice(plan, horizon) if plan is not None else Keys(KeyPlan(model.rewards.values, gamma), model.n_states, horizon, budget)
 
     sums = _Sums(horizon, model.n_states)
     values = _Values(model, read, b, horizon, gamma)
@@ -90,18 +85,16 @@ def backward(mdp, policy, horizon, gamma, *, budget, engine=None, progress=None,
     with Progress(progress, horizon, "credit") as bar:
         for h in range(horizon - 1, -1, -1):
             states, weights = forward.support[h], read.at(h)
-            if laws:
-                rate = counts.rate(max(width, walk.width))
-                share = tau or (SMALL_TAU if walk.width * model.n_pairs <= SMALL else TAU)
-                walk.credit_step(states, b, weights, later_entropy, entropy, rate, share, terms)
-                width = max(width, walk.width)
-                entropy, later_entropy = later_entropy, entropy
-                sums.add(h, forward.state[h], terms, states, counts.rate(width))
+            rate = counts.rate(max(width, walk.width))
+            share = tau or (SMALL_TAU if walk.width * model.n_pairs <= SMALL else TAU)
+            walk.credit_step(states, b, weights, later_entropy, entropy, rate, share, terms)
+            width = max(width, walk.width)
+            entropy, later_entropy = later_entropy, entropy
+            sums.add(h, forward.state[h], terms, states, counts.rate(width))
             values.step(h, states, forward.state[h])
             bar.advance()
     result = Backward(None, None, None, None, None, None, 0, 0.0, _policy_entropy(model, read, forward), _proposition_1(model, read, b, forward, tau or TAU), *values.split(forward), forward, part.states, method)
-    if laws:
-        _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau or TAU)
+    _finish(result, mdp, model, part, b, walk, counts, sums, later_entropy, width, tau or TAU)
     return result
 
 
@@ -135,7 +128,7 @@ class _Counts:
         return bounds.entropy_rate(self.mixing, width, self.shares)
 
     def parts(self):
-        """Roundings of (p, q) in the Bregman sums of skill and noise at step h and luck at step h + 1: int [3, 2, H+1] in the order of PARTS."""
+        """Roundings of (p, q) in the Bregman sums of skill and noise at step h and luck at step h + 1: int [3, 2, H+1]."""
         mixed = np.maximum(self.q, self.m)
         late = np.roll(np.stack([self.v, self.v]), 1, axis=1)
         late[1, 1:] = mixed[:-1]
@@ -317,16 +310,6 @@ class _Values:
         self.there[0, h], self.there[1, h + 1], self.there[2, h] = there
         self.sums[[0, 1, 4, 5], h] = sums[[0, 1, 4, 5]]
         self.sums[2:4, h + 1] = sums[2:4]
-
-    def _lost(self):
-        """What gradual underflow can have cost (absolute), 0 where no product comes near it: weights, rewards and discounts that are tiny."""
-        paid = np.abs(self.model.reward[self.model.reward != 0]).min(initial=1.0)
-        table = self.policy.table
-        weight = float(self.model.probability.min()) * float(table[table > 0].min())
-        exponent = self.horizon * (math.log2(weight) + math.log2(self.gamma.numerator) - math.log2(self.gamma.denominator)) + math.log2(min(1.0, paid))
-        if 2 * exponent > -900:
-            return 0.0
-        return 16 * (self.horizon + 2) * (self.b.largest_state + self.model.n_states + 16) * 2.0**-1074
 
     def split(self, forward):
         """((value, error) [3, H] of skill, luck, noise; (value, error) of their sum; (value, error) of the mean)."""

@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from icexact import kernels
-from icexact.mdp import MDP, RewardTable, _frozen
+from icexact.mdp import MDP, RewardTable, _frozen, chunks
 from icexact.policies import Policy
-
-CHUNK = 1 << 22  #: branches a kernel call works through: between two the interpreter can be interrupted
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +26,6 @@ class Chain:
         return int(np.diff(self.ptr).max())
 
 
-def chunks(pointer, size=CHUNK):
-    """Ranges of rows with about `size` entries each."""
-    cuts = np.searchsorted(pointer, np.arange(0, int(pointer[-1]) + size, size))
-    cuts = np.unique(np.minimum(np.append(0, cuts), len(pointer) - 1))
-    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist()))
-
-
 def merged(mdp, weights, label):
     """The chain under one policy row over `label` [B]; branches of negative label are left out."""
     ptr = np.zeros(mdp.n_states + 1, dtype=np.int64)
@@ -48,7 +39,7 @@ def merged(mdp, weights, label):
 
 
 def merged_states(mdp, weights):
-    """`merged` over `state_labels`, the entries of a row in no order: for those that only add them up."""
+    """The same over the states entered, branches that end left out, the entries of a row in no order: for those that only add them up."""
     ptr = np.zeros(mdp.n_states + 1, dtype=np.int64)
     entry = np.empty(mdp.n_branches, dtype=np.int64)
     weight = np.empty(mdp.n_branches)
@@ -70,11 +61,6 @@ def transposed(chain, degree, n_states):
     for begin, end in chunks(chain.ptr):
         kernels.chain.transpose(begin, end, chain.ptr, chain.entry, chain.weight, starts, column, weight)
     return ptr, column, weight
-
-
-def state_labels(mdp):
-    """Branches by the state they enter, -1 where the episode ends."""
-    return np.where(mdp.ends, -1, mdp.next_state)
 
 
 def outcome_labels(mdp, n_labels):

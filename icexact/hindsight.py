@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from icexact import bounds, policies
+from icexact import bounds
 from icexact.results import Bounded, Result, provenance
 from icexact.returns import ReturnLaw, return_law
 
@@ -81,4 +81,4 @@ def hindsight(mdp, policy, *, horizon, discount=1, budget=4 << 30, engine=None, 
      [1 0]]))
     """
     laws = return_law(mdp, policy, horizon=horizon, discount=discount, keep="all", budget=budget, engine=engine, progress=progress)
-    return Hindsight(laws, laws.horizon, laws.discount, provenance(mdp, "hindsight laws, float64 with proven error"), mdp, policies.read(mdp, policy, laws.horizon))
+    return Hindsight(laws, laws.horizon, laws.discount, provenance(mdp, "hindsight laws, float64 with proven error"), mdp, laws._policy)

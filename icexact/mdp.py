@@ -12,6 +12,7 @@ from icexact.errors import ModelError
 from icexact.rationals import fraction, is_exact_column, nearest
 
 UNIT_ROUNDOFF = 2.0**-53
+CHUNK = 1 << 22  #: entries that a kernel call works through
 SMALLEST_NORMAL = 2.0**-1022
 
 
@@ -235,7 +236,7 @@ class MDP:
         order, pair_code, pointer = _group(code, n_states * n_actions)
         del code
         rows, pairs = len(order), len(pair_code)
-        for begin, end in _chunks(pointer, 1 << 22):
+        for begin, end in chunks(pointer):
             kernels.branches.sort_rows(pointer, begin, end, order, key, columns["ends"], columns["next_state"], columns["probability"])
         branch_ptr = np.empty(pairs + 1, dtype=np.int64)
         p, r = np.empty(rows), np.empty(rows)
@@ -539,11 +540,12 @@ def _group(code, slots):
     return order, pair_code, np.append(first, rows)
 
 
-def _chunks(pointer, rows):
-    """Ranges of pairs of about that many rows each: between two the interpreter can be interrupted."""
-    cuts = np.searchsorted(pointer, np.arange(0, pointer[-1] + rows, rows))
-    cuts = np.unique(np.minimum(cuts, len(pointer) - 1))
-    return zip(cuts[:-1], cuts[1:])
+def chunks(pointer, size=None):
+    """Ranges of rows of about `size` entries each (CHUNK if None), all rows covered, empty ones at the end too: between two the interpreter can be interrupted."""
+    size = size or CHUNK
+    cuts = np.searchsorted(pointer, np.arange(0, int(pointer[-1]), size))
+    cuts = np.unique(np.concatenate([[0], cuts, [len(pointer) - 1]]))
+    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist()))
 
 
 def _normalise(pointer, p, tolerance, message):

@@ -10,7 +10,7 @@ import threading
 import numpy as np
 
 from icexact import bounds, kernels
-from icexact.chain import merged, restrict, state_labels, transposed
+from icexact.chain import merged_states, restrict, transposed
 from icexact.errors import AccuracyError, EndingError
 from icexact.progress import Progress
 from icexact.results import Bounded
@@ -47,7 +47,7 @@ class _System:
         from scipy.sparse import csr_array
 
         self.n = mdp.n_states
-        chain = merged(mdp, policy.at(0), state_labels(mdp))
+        chain = merged_states(mdp, policy.at(0))
         degree = np.bincount(chain.entry, minlength=self.n)
         ptr, column, weight = transposed(chain, degree, self.n)
         self.chain = chain

@@ -56,7 +56,7 @@ class LatticePlan:
         return 8 * (self.slots() + 1) * self.stride(k)
 
 
-def lattice_plan(mdp, possible, horizon, progress=None):
+def lattice_plan(mdp, possible, horizon):
     """The `LatticePlan`, None where the rewards do not fit int64 lattice points."""
     values = mdp.rewards.values
     # unplayed pairs have laws too, so every reward of the model is on the lattice

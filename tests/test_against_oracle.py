@@ -168,7 +168,7 @@ HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
 PATHS = {
     "one table with a gap": [("support.SMALL", 0)],
-    "one state in a kernel call": [("lattice.WORK", 1), ("chain.CHUNK", 1)],
+    "one state in a kernel call": [("lattice.WORK", 1), ("mdp.CHUNK", 1)],
     "one state in a kernel call, one table": [("lattice.WORK", 1), ("support.SMALL", 0)],
     "codes searched": [("keys._DENSE", 0)],
     "entropies wherever they will do": [("backward.SMALL", 0), ("backward.TAU", 1e-3), ("backward.SMALL_TAU", 1e-3)],

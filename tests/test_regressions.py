@@ -121,3 +121,13 @@ def test_masked_entries_are_not_read_as_numbers():
         ic.MDP.from_branches([0, 0, 0], [0, 0, 0], rows, [0, 0, 0], [0, 1, 2], n_states=1, initial=0)
     with pytest.raises(ic.PolicyError, match="masked"):
         ic.credit(ic.examples.two_arms(), np.ma.array([1.0, 0.5], mask=[False, True]), horizon=1)
+
+
+def test_states_without_rows_at_the_end_are_in_some_chunk():
+    """With as many entries as chunks hold, the last cut fell before them."""
+    from icexact.mdp import chunks
+
+    for pointer in ([0, 2, 4, 4, 4], [0, 4, 4], [0, 0, 2, 2], [0, 1, 2, 3]):
+        for size in (1, 2, 3, 4, 100):
+            found = chunks(np.array(pointer), size)
+            assert [s for begin, end in found for s in range(begin, end)] == list(range(len(pointer) - 1))

@@ -5,6 +5,8 @@ Beside every value runs the value of the absolute rewards: the scale of the roun
 
 from icexact.kernels.jit import inlined, kernel
 
+FLOOR = 2.0**-900  # marks, in a slope, a term that is there: squares may fall below the range of float64
+
 
 @inlined
 def _mean(begin, end, conditional, successor, value):
@@ -13,8 +15,6 @@ def _mean(begin, end, conditional, successor, value):
     for b in range(begin, end):
         total += conditional[b] * value[successor[b]]
     return total
-
-FLOOR = 2.0**-900  # marks, in a slope, a term that is there: squares may fall below the range of float64
 
 
 @kernel
