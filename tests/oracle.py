@@ -21,6 +21,16 @@ MP.dps = 80
 END = "END"  # the state a process sits in after a branch that ends
 NULL_STEP = (END, None, 0)
 
+# What an observer sees of a step (s, a, r). That the episode is over shows in the state and the null action, not in the reward of 0.
+PARTS = {
+    "state": lambda step: step[0],
+    "action": lambda step: step[1],
+    "reward": lambda step: step[2],
+    "pair": lambda step: step[:2],
+    "action+reward": lambda step: step[1:],
+    "trajectory": lambda step: step,
+}
+
 
 @dataclass(frozen=True)
 class Model:
@@ -185,7 +195,9 @@ class Oracle:
         ]
 
         # Remembered on the object, so that the answers die with it.
-        for name in ("state_law", "pair_law", "pair_information", "hindsight", "_action_and_gain"):
+        remembered = ("state_law", "pair_law", "pair_information", "hindsight", "_action_and_gain")
+        remembered += ("sequence", "_symbols", "_span", "sequence_entropy", "causal_entropy", "directed", "mutual", "window")
+        for name in remembered:
             setattr(self, name, cache(getattr(self, name)))
 
     # Steps inside hold the reward as an integer; _reward turns it back.
@@ -438,6 +450,86 @@ class Oracle:
     def pair_value(self, h, s, a):
         """Q_h(s, a), also of pairs that are never taken."""
         return sum(p * z for z, p in self.pair_law(h, s, a).items())
+
+    # ---- directed information: of is a name in PARTS, or "return" for the discounted returns-to-go G_h
+
+    def sequence(self, of):
+        """For each trajectory, in the order of trajectories(), the tuple of its symbols over h."""
+        if of == "return":
+            return [tuple(self._return(g) for g in row) for row in self._symbols(of)]
+        return [tuple(PARTS[of](step) for step in steps) for _, steps in self.trajectories()]
+
+    def _symbols(self, of):
+        """As sequence, rewards and returns left as integers."""
+        if of == "return":
+            return [tuple(self._gain(steps[h:]) for h in range(self.H)) for steps in self._paths]
+        return [tuple(map(PARTS[of], steps)) for steps in self._paths]
+
+    def _span(self, of, first, stop):
+        """For each trajectory a number for its symbols at first .. stop - 1, since only equality counts.
+
+        Grown by a symbol from a shorter span: to the left where the span reaches the horizon, else to the right."""
+        if first >= stop:
+            return [0] * len(self._paths)
+        left = stop == self.H
+        shorter = self._span(of, first + 1, stop) if left else self._span(of, first, stop - 1)
+        edge = first if left else stop - 1
+        numbers = {}
+        return [numbers.setdefault((n, row[edge]), len(numbers)) for n, row in zip(shorter, self._symbols(of))]
+
+    def _at(self, of, h):
+        return self._span(of, h, h + 1)
+
+    def _joint(self, *columns):
+        """{(x, c): weight} or {(x, y, c): weight} from a column over the trajectories for each."""
+        return tally(zip(zip(*columns), self._paths.values()))
+
+    def sequence_entropy(self, of, backward=False):
+        """H(X_h | X_0 .. X_{h-1}) for each h, or backward H(X_h | X_{h+1} .. X_{H-1})."""
+        given = [self._span(of, h + 1, self.H) if backward else self._span(of, 0, h) for h in range(self.H)]
+        return [conditional_entropy(self._joint(self._at(of, h), given[h])) for h in range(self.H)]
+
+    def causal_entropy(self, source, target, delayed=False):
+        """(D2) H(Y_h | Y^{h-1}, X^h) for each h, where X^h includes X_h; delayed: H(Y_h | Y^{h-1}, X^{h-1})."""
+        values = []
+        for h in range(self.H):
+            given = zip(self._span(target, 0, h), self._span(source, 0, h if delayed else h + 1))
+            values.append(conditional_entropy(self._joint(self._at(target, h), given)))
+        return values
+
+    def directed(self, source, target, delayed=False):
+        """(D2) I(X^h; Y_h | Y^{h-1}), h = 0 .. H-1; delayed, as in (D3): I(X^h; Y_{h+1} | Y^h), h = 0 .. H-2.
+
+        From the joint law and not as a difference of entropies, so that a true zero is exactly 0."""
+        return [
+            conditional_information(self._joint(self._span(source, 0, h if delayed else h + 1), self._at(target, h), self._span(target, 0, h)))
+            for h in range(1 if delayed else 0, self.H)
+        ]
+
+    def mutual(self, source, target):
+        """I(X^H; Y^H) of the whole sequences; 0 for H = 0."""
+        nothing = self._span(source, 0, 0)
+        return conditional_information(self._joint(self._span(source, 0, self.H), self._span(target, 0, self.H), nothing))
+
+    def return_sequence_information(self):
+        """(D1), its left end: I(tau; G_0, .., G_{H-1})."""
+        return self.mutual("trajectory", "return")
+
+    def directed_return(self):
+        """(D1): H(G_h | G_{h+1}, .., G_{H-1}) for each h."""
+        return self.sequence_entropy("return", backward=True)
+
+    def window(self, h, k, of="reward", side="upper", backward=True):
+        """(D5): H(X_h | the k symbols next to it), after it or (not backward) before it; for side "lower" given also the state
+        where the window stops, S_{h+k+1} or S_{h-k}. Beyond the ends of time there is nothing to see: no symbols, no state."""
+        assert 0 <= h < self.H and k >= 0 and side in ("upper", "lower")
+        if backward:
+            given, border = self._span(of, h + 1, min(h + k + 1, self.H)), h + k + 1
+        else:
+            given, border = self._span(of, max(h - k, 0), h), h - k
+        if side == "lower" and 0 <= border < self.H:
+            given = zip(given, self._at("state", border))
+        return conditional_entropy(self._joint(self._at(of, h), given))
 
 
 # ---- without horizon, for one table {(s, a): probability}

@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from fractions import Fraction
+from functools import cache, partial
+from itertools import pairwise
 from math import comb
 
 import models
@@ -91,6 +93,10 @@ def test_no_horizon_at_all():
     o = solve(models.coin(), 0)
     assert o.trajectories() == [(1, ())] and o.return_law == {0: 1}
     assert o.return_entropy == o.expected_return == o.information_sparsity == o.variance["total"] == 0
+    for of in ("state", "reward", "return"):
+        assert o.sequence(of) == [()] and o.sequence_entropy(of) == o.sequence_entropy(of, backward=True) == []
+        assert o.directed(of, "action") == o.directed(of, "action", delayed=True) == o.causal_entropy(of, "action") == []
+    assert o.mutual("action", "reward") == o.return_sequence_information() == 0 and o.directed_return() == []
 
 
 def test_states_that_never_end_are_named():
@@ -136,10 +142,10 @@ SPECIAL = [
 ]
 
 
-def on_problems(test):
+def on_problems(test, limit=20000):
     for problem in SPECIAL:
         test = example(problem)(test)
-    return drawn(given(models.problems())(test))
+    return drawn(given(models.problems(limit))(test))
 
 
 def check(problem):
@@ -302,6 +308,268 @@ def test_without_horizon(problem):
         for s in d:
             seen = (1 - gamma) * sum(gamma**h * state[h][s] for h in range(H))
             assert seen <= d[s] <= seen + gamma**H
+
+
+# ---- directed information: by hand
+
+
+def near(values, expected):
+    """Equal up to rounding; an expected int 0 must be met exactly."""
+    values, expected = list(values), list(expected)
+    return len(values) == len(expected) and all(x == 0 if type(y) is int and y == 0 else same(x, y) for x, y in zip(values, expected))
+
+
+def h2(p):
+    """Entropy of one that happens with probability p, in bits."""
+    return bits(entropy([p.numerator, p.denominator - p.numerator]))
+
+
+def in_bits(values):
+    return [bits(x) for x in values]
+
+
+def test_sequences_run_along_the_trajectories():
+    o = solve(models.shortcut(), 3, F(1, 2))
+    listed = [steps for _, steps in o.trajectories()]
+    assert o.sequence("trajectory") == listed and any(steps[2] == (END, None, 0) for steps in listed)
+    jumped = listed.index(((0, 0, 1), (END, None, 0), (END, None, 0)))
+    walked = listed.index(((0, 1, -1), (1, 1, -1), (2, 1, -1)))
+    expected = {
+        "state": [(0, END, END), (0, 1, 2)],
+        "action": [(0, None, None), (1, 1, 1)],
+        "reward": [(1, 0, 0), (-1, -1, -1)],
+        "pair": [((0, 0), (END, None), (END, None)), ((0, 1), (1, 1), (2, 1))],
+        "action+reward": [((0, 1), (None, 0), (None, 0)), ((1, -1), (1, -1), (1, -1))],
+        "return": [(1, 0, 0), (F(-7, 4), F(-3, 2), -1)],
+    }
+    for of, rows in expected.items():
+        assert [o.sequence(of)[jumped], o.sequence(of)[walked]] == rows and len(o.sequence(of)) == len(listed)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_delayed_effect_as_directed_information(m):
+    o = solve(models.delayed_effect(m), m)
+    one, none = MP.one, [0] * (m - 1)
+    for source in ("action", "state", "pair"):
+        assert near(in_bits(o.directed(source, "reward")), none + [one])
+        seen_before = m > 2 or source != "state"  # for m = 2 the state that shows the first action is that of the last step
+        assert near(in_bits(o.directed(source, "reward", delayed=True)), none[1:] + [one if seen_before else 0])
+    assert near(in_bits(o.directed("action", "state", delayed=True)), [one] + none[1:])
+    assert near(in_bits(o.directed("action", "state")), [0, one] + none[1:])
+    assert o.directed("state", "action") == [0] * m and o.directed("reward", "action", delayed=True) == none
+    # The reward comes too late to say anything of an action but the first, which is known by then.
+    assert near(in_bits(o.causal_entropy("reward", "action")), [one] * m)
+    assert o.causal_entropy("action", "reward") == o.causal_entropy("action", "reward", delayed=True) == [0] * m
+    # Backwards the reward tells of the second state at once: it holds all that is to be known.
+    assert near(in_bits(o.sequence_entropy("state", backward=True)), none + [one])
+    assert near(in_bits(o.sequence_entropy("state")), [0, one] + none[1:])
+    assert near(in_bits(o.sequence_entropy("reward")), none + [one])
+    assert near(in_bits([o.mutual("action", "reward"), o.mutual("state", "action")]), [one, one])
+
+
+def test_an_action_shows_in_a_reward_only_where_the_noise_lets_it():
+    """Action 0 pays 0 or 1 by a fair coin, action 1 pays 1: H(R) = h(1/4), H(R | A) = 1/2 bit."""
+    branches = ((0, 0, F(1, 2), 0, F(0), False), (0, 0, F(1, 2), 0, F(1), False), (0, 1, F(1), 0, F(1), False))
+    o = solve(oracle.Model(1, branches, (F(1),)), 3)
+    quarter = h2(F(1, 4))
+    assert near(in_bits(o.directed("action", "reward")), [quarter - MP.one / 2] * 3)
+    assert near(in_bits(o.causal_entropy("action", "reward")), [MP.one / 2] * 3)
+    assert near(in_bits(o.causal_entropy("action", "reward", delayed=True)), [quarter] * 3)
+    assert near(in_bits(o.sequence_entropy("action+reward")), [MP.mpf(3) / 2] * 3)
+    assert near(in_bits([o.mutual("reward", "action")]), [3 * (quarter - MP.one / 2)])
+    assert o.directed("action", "reward", delayed=True) == o.directed("reward", "action", delayed=True) == [0, 0]
+
+
+@pytest.mark.parametrize("discount", [F(1), F(1, 2)])
+def test_coin_as_directed_information(discount):
+    H = 4
+    o = solve(models.coin(), H, discount)
+    for values in (o.sequence_entropy("reward"), o.sequence_entropy("reward", backward=True), o.directed_return()):
+        assert near(in_bits(values), [MP.one] * H)
+    assert near(in_bits([o.return_sequence_information()]), [MP.mpf(H)])
+    assert o.sequence_entropy("state") == o.sequence_entropy("action") == [0] * H
+    assert o.directed("action", "reward") == o.directed("state", "reward") == [0] * H and o.mutual("pair", "reward") == 0
+
+
+@pytest.mark.parametrize("discount, by_step", [(F(1), (F(1, 2), F(1, 2))), (F(1, 2), (F(1), F(0)))])
+def test_directed_information_to_the_returns_runs_backwards(discount, by_step):
+    """Massey's forward sum from trajectory to returns misses what a return says of steps to come: of two coins, a whole one.
+    So the arrow in (D1) points from the last step to the first: I(tau_h ..; G_h | G_{h+1}, ..) = H(G_h | G_{h+1}, ..)."""
+    o = solve(models.coin(), 2, discount)
+    assert near(in_bits(o.directed("trajectory", "return")), [MP.mpf(x.numerator) / x.denominator if x else 0 for x in by_step])
+    assert near(in_bits(o.directed_return()), [MP.one] * 2)
+
+
+def test_the_end_shows_as_a_state_and_as_an_action_but_not_as_a_reward():
+    """One state, one action, reward 0, ends with probability 1/2 a step."""
+    o = solve(oracle.Model(1, ((0, 0, F(1, 2), 0, F(0), False), (0, 0, F(1, 2), 0, F(0), True)), (F(1),)), 4)
+    fading = [0, MP.one, MP.one / 2, MP.one / 4]
+    for of in ("state", "action", "pair", "trajectory"):
+        assert near(in_bits(o.sequence_entropy(of)), fading)
+        assert near(in_bits(o.directed(of, "state")), fading)
+        assert o.causal_entropy(of, "action") == [0] * 4 and o.directed(of, "state", delayed=True) == [0] * 3
+    assert near(in_bits([o.mutual("action", "state")]), [MP.mpf(7) / 4])
+    # Of those that are at their end at h = 2 a third, at h = 3 a seventh, were alive a step before.
+    assert near(in_bits(o.sequence_entropy("state", backward=True)), [0, h2(F(1, 3)) * 3 / 4, h2(F(1, 7)) * 7 / 8, h2(F(1, 8))])
+    assert o.sequence_entropy("reward") == [0] * 4 and o.mutual("trajectory", "reward") == 0
+
+
+def noisy_chain(flip, error):
+    """Two states that change places with probability `flip`, from a fair start; the reward names the state, wrongly with `error`."""
+    branches = [
+        (s, 0, p * q, s_next, F(r), False)
+        for s in (0, 1)
+        for p, s_next in ((1 - flip, s), (flip, 1 - s))
+        for q, r in ((1 - error, s), (error, 1 - s))
+    ]
+    return oracle.Model(2, tuple(branches), (F(1, 2), F(1, 2)))
+
+
+def test_noisy_chain():
+    flip, error = F(1, 5), F(1, 10)
+    o = solve(noisy_chain(flip, error), 3)
+
+    def either(p, q):
+        """One of two independent changes, not both."""
+        return p * (1 - q) + q * (1 - p)
+
+    reading = h2(either(flip, error))  # H(R_1 | S_0) and, the chain being reversible, H(R_0 | S_1)
+    beside = h2(either(flip, either(error, error)))  # H(R_1 | R_0)
+    assert near(in_bits(o.sequence_entropy("state")), [MP.one, h2(flip), h2(flip)])
+    assert near(in_bits(o.sequence_entropy("state", backward=True)), [h2(flip), h2(flip), MP.one])
+    assert near(in_bits(o.causal_entropy("state", "reward")), [h2(error)] * 3)
+    assert near(in_bits(o.causal_entropy("state", "reward", delayed=True)), [MP.one, reading, reading])
+    assert o.directed("reward", "state", delayed=True) == [0, 0]  # the state before tells more of the next than a reading of it
+    reward = in_bits(o.sequence_entropy("reward"))
+    assert near(reward[:2], [MP.one, beside]) and reading < reward[2] < beside
+    assert near(reward[::-1], in_bits(o.sequence_entropy("reward", backward=True)))
+
+    full = reward[2]
+    for backward, h in ((True, 0), (False, 2)):
+        upper, lower = (in_bits(o.window(h, k, side=side, backward=backward) for k in range(5)) for side in ("upper", "lower"))
+        assert near(upper, [MP.one, beside, full, full, full])
+        # No state is seen after the last step, but S_0 is seen until k passes h.
+        assert near(lower[:2], [reading, lower[1]] if backward else [h2(error), reading])
+        meet = 2 if backward else 3
+        assert near(lower[meet:], [full] * (5 - meet)) and lower[:meet] == sorted(set(lower[:meet])) and lower[meet - 1] < full
+    inner = [o.window(1, 0, "reward", "lower"), o.window(1, 0, "reward", "lower", backward=False), o.window(1, 1, "reward", "lower", backward=False)]
+    assert near(in_bits(inner), [reading, h2(error), reading])
+    states = [o.window(2, 1, "state", "upper", backward=False), o.window(2, 1, "state", "lower", backward=False), o.window(1, 0, "state")]
+    assert near(in_bits(states), [h2(flip), h2(flip), MP.one])
+    assert o.window(2, 0, "state", "lower", backward=False) == 0
+
+
+# ---- directed information: on drawn models
+
+PARTS = ("action", "state", "pair", "reward", "trajectory", "action+reward")
+MASSEY = [(x, y) for x in PARTS[:4] for y in PARTS[:4]]
+
+
+def joint_entropy(o, *views):
+    """H of what the views show, each a slice (of, first, stop) or (of, first) of the sequence `of`, cut as it stands."""
+    cut = [(o.sequence(of), slice(*bounds) if len(bounds) == 2 else slice(bounds[0], None)) for of, *bounds in views]
+    shown = (tuple(rows[i][window] for rows, window in cut) for i in range(len(o._paths)))
+    return entropy(tally(zip(shown, o._paths.values())).values())
+
+
+def check_directed(problem):
+    """Every entry from entropies of slices of the sequences, and what the entries are to one another."""
+    o, H = Oracle(*problem), problem[2]
+    S = cache(partial(joint_entropy, o))
+
+    for of in (*PARTS, "return"):
+        for h in range(H):
+            assert same(o.sequence_entropy(of)[h], S((of, 0, h + 1)) - S((of, 0, h)))
+            assert same(o.sequence_entropy(of, backward=True)[h], S((of, h)) - S((of, h + 1)))
+        for values in (o.sequence_entropy(of), o.sequence_entropy(of, backward=True)):
+            assert len(values) == H and all(x >= 0 for x in values) and same(sum(values, MP.zero), S((of, 0)))
+
+    # (D1)
+    whole = o.return_sequence_information()
+    for values in (o.directed_return(), *(o.sequence_entropy("reward", backward) for backward in (False, True))):
+        assert len(values) == H and same(sum(values, MP.zero), whole)
+    assert all(map(same, o.directed_return(), o.sequence_entropy("reward", backward=True)))
+    for h in range(H):  # the arrow of (D1), from the last step to the first
+        late, known = ("trajectory", h), ("return", h + 1)
+        assert same(S(late, known) + S(("return", h)) - S(late, ("return", h)) - S(known), o.directed_return()[h])
+
+    # (D2)
+    for x, y in [*MASSEY, ("trajectory", "reward"), ("state", "action+reward")]:
+        for delayed in (False, True):
+            directed, causal = o.directed(x, y, delayed), o.causal_entropy(x, y, delayed)
+            assert len(causal) == H and len(directed) == (max(H - 1, 0) if delayed else H)
+            for h in range(H):
+                cause, past, now = (x, 0, h if delayed else h + 1), (y, 0, h), (y, 0, h + 1)
+                assert same(causal[h], S(cause, now) - S(cause, past))
+            for value, h in zip(directed, range(delayed, H)):
+                assert value >= 0 and same(value, o.sequence_entropy(y)[h] - causal[h])
+                assert (value == 0) == (abs(value) < MP.mpf(10) ** -70)  # a true zero is exactly 0
+        assert same(o.mutual(x, y), S((x, 0)) + S((y, 0)) - S((x, 0), (y, 0))) and same(o.mutual(x, y), o.mutual(y, x))
+        # conservation
+        assert same(sum(o.directed(x, y), MP.zero) + sum(o.directed(y, x, delayed=True), MP.zero), o.mutual(x, y))
+
+    # (D3)
+    listed = o.trajectories()
+    for h, value in enumerate(o.directed("action", "state", delayed=True)):
+        step = tally(((steps[h][1], steps[h + 1][0], steps[h][0]), w) for (_, steps), w in zip(listed, o._paths.values()))
+        local = oracle.conditional_information(step)
+        assert same(value, local) and (value == 0) == (local == 0)
+
+    # (D5)
+    for of in ("reward", "action+reward", "state"):
+        for backward in (True, False):
+            full = o.sequence_entropy(of, backward)
+            for h in range(H):
+                upper, lower = ([o.window(h, k, of, side, backward) for k in range(H + 2)] for side in ("upper", "lower"))
+                for k in range(H + 2):
+                    first, stop = (h + 1, h + k + 1) if backward else (max(h - k, 0), h)
+                    seen, border = (of, first, stop), h + k + 1 if backward else h - k
+                    assert same(upper[k], S((of, h, h + 1), seen) - S(seen))
+                    edge = ("state", border, border + 1) if border >= 0 else ("state", 0, 0)
+                    assert same(lower[k], S((of, h, h + 1), seen, edge) - S(seen, edge))
+                    assert near_order(lower[k], full[h], upper[k])
+                    # Backwards the window holds all that follows at k = H - 1 - h; forwards S_0 is seen until k = h + 1.
+                    if k >= (H - 1 - h if backward else h + 1):
+                        assert same(lower[k], full[h]) and same(upper[k], full[h])
+                assert near_order(*lower) and near_order(*upper[::-1])
+
+
+def near_order(*values):
+    """Nowhere smaller than before but for rounding."""
+    return all(x <= y or same(x, y) for x, y in pairwise(values))
+
+
+@partial(on_problems, limit=200)
+def test_directed_information_from_slices(problem):
+    check_directed(problem)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_directed_information_from_slices_in_bulk(block):
+    for seed in range(25 * block, 25 * block + 25):
+        check_directed(models.problem(seed, limit=200))
+
+
+def test_drawn_models_tell_the_variants_apart():
+    """A tie everywhere would judge nothing: late and early, forward and backward, both sides of a window, must differ now and then."""
+    seen = defaultdict(int)
+    for seed in range(60):
+        model, policy, H, gamma = models.problem(seed, limit=100)
+        o = Oracle(model, policy, H, gamma)
+        differ = {
+            "backward": (o.sequence_entropy("reward"), o.sequence_entropy("reward", backward=True)),
+            "delayed": (o.directed("action", "reward")[1:], o.directed("action", "reward", delayed=True)),
+            "causal": (o.causal_entropy("action", "reward"), o.causal_entropy("action", "reward", delayed=True)),
+            "feedback": (o.directed("reward", "action", delayed=True), [0] * (H - 1)),
+            "state or pair": (o.directed("state", "reward"), o.directed("pair", "reward")),
+        }
+        for backward in (True, False):
+            sides = [[o.window(h, 1, side=side, backward=backward) for h in range(H)] for side in ("upper", "lower")]
+            full = o.sequence_entropy("reward", backward)
+            differ |= {("upper", backward): (sides[0], full), ("lower", backward): (sides[1], full)}
+        for name, (x, y) in differ.items():
+            seen[name] += not all(map(same, x, y))
+    assert len(seen) == 9 and min(seen.values()) >= 5, dict(seen)
 
 
 # ---- drawn models are what they claim to be
