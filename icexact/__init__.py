@@ -11,6 +11,7 @@ from icexact import examples, policies
 from icexact._version import __version__
 from icexact.analyze import analyze
 from icexact.credit import credit
+from icexact.directed import directed_information
 from icexact.errors import AccuracyError, BudgetError, EndingError, ModelError, PolicyError
 from icexact.hindsight import hindsight
 from icexact.io.gymnasium import from_gymnasium
@@ -19,6 +20,7 @@ from icexact.mdp import MDP
 from icexact.occupancy import occupancy
 from icexact.results import Bounded
 from icexact.returns import return_law
+from icexact.sequences import sequence_entropy
 from icexact.sparsity import information_sparsity
 
-__all__ = ["MDP", "AccuracyError", "Bounded", "BudgetError", "EndingError", "ModelError", "PolicyError", "__version__", "analyze", "credit", "examples", "from_gymnasium", "hindsight", "information_sparsity", "load", "occupancy", "policies", "return_law"]
+__all__ = ["MDP", "AccuracyError", "Bounded", "BudgetError", "EndingError", "ModelError", "PolicyError", "__version__", "analyze", "credit", "directed_information", "examples", "from_gymnasium", "hindsight", "information_sparsity", "load", "occupancy", "policies", "return_law", "sequence_entropy"]

@@ -38,6 +38,17 @@ def merged(mdp, weights, label):
     return Chain(ptr, entry[:at], weight[:at], most)
 
 
+def merged_pairs(mdp, label):
+    """Rows of the pairs, whatever the policy: label and probability of what each pair can bring."""
+    ptr = np.zeros(mdp.n_pairs + 1, dtype=np.int64)
+    entry, weight = np.empty(mdp.n_branches, dtype=np.int64), np.empty(mdp.n_branches)
+    at, most, one, alone = 0, 1, np.ones(mdp.n_pairs), _frozen(np.arange(mdp.n_pairs + 1))
+    for begin, end in chunks(mdp.branch_ptr):
+        at, run = kernels.chain.merge(begin, end, at, alone, mdp.branch_ptr, label, mdp.probability, one, ptr, entry, weight)
+        most = max(most, run)
+    return Chain(ptr, entry[:at], weight[:at], most)
+
+
 def merged_states(mdp, weights):
     """The same over the states entered, branches that end left out, the entries of a row in no order: for those that only add them up."""
     ptr = np.zeros(mdp.n_states + 1, dtype=np.int64)

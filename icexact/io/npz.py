@@ -19,6 +19,7 @@ import numpy as np
 from icexact._version import __version__
 from icexact.analyze import Analysis
 from icexact.credit import ByState, Credit, Proposition, Variance
+from icexact.directed import DirectedInformation
 from icexact.errors import ModelError
 from icexact.hindsight import Hindsight
 from icexact.laws import Laws
@@ -27,6 +28,7 @@ from icexact.occupancy import Occupancy
 from icexact.policies import Policy
 from icexact.results import Bounded, Result
 from icexact.returns import Law, ReturnLaw
+from icexact.sequences import SequenceEntropy
 from icexact.sparsity import InformationSparsity
 from icexact.support import KeyPlan, LatticePlan
 
@@ -38,6 +40,7 @@ _CLASSES = {
         Analysis,
         ByState,
         Credit,
+        DirectedInformation,
         Hindsight,
         InformationSparsity,
         KeyPlan,
@@ -49,6 +52,7 @@ _CLASSES = {
         Proposition,
         ReturnLaw,
         RewardTable,
+        SequenceEntropy,
         Variance,
     )
 }
