@@ -20,7 +20,7 @@ from icexact._version import __version__
 from icexact.analyze import Analysis
 from icexact.credit import ByState, Credit, Proposition, Variance
 from icexact.errors import ModelError
-from icexact.hindsight import Hindsight
+from icexact.hindsight import Hindsight, StateHindsight
 from icexact.laws import Laws
 from icexact.mdp import MDP, RewardTable
 from icexact.occupancy import Occupancy
@@ -49,6 +49,7 @@ _CLASSES = {
         Proposition,
         ReturnLaw,
         RewardTable,
+        StateHindsight,
         Variance,
     )
 }
