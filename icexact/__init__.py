@@ -11,6 +11,7 @@ from icexact import examples, policies
 from icexact._version import __version__
 from icexact.analyze import analyze
 from icexact.credit import credit
+from icexact.episode import episode_return
 from icexact.errors import AccuracyError, BudgetError, EndingError, ModelError, PolicyError
 from icexact.hindsight import hindsight, state_hindsight
 from icexact.io.gymnasium import from_gymnasium
@@ -21,4 +22,4 @@ from icexact.results import Bounded
 from icexact.returns import return_law
 from icexact.sparsity import information_sparsity
 
-__all__ = ["MDP", "AccuracyError", "Bounded", "BudgetError", "EndingError", "ModelError", "PolicyError", "__version__", "analyze", "credit", "examples", "from_gymnasium", "hindsight", "information_sparsity", "load", "occupancy", "policies", "return_law", "state_hindsight"]
+__all__ = ["MDP", "AccuracyError", "Bounded", "BudgetError", "EndingError", "ModelError", "PolicyError", "__version__", "analyze", "credit", "episode_return", "examples", "from_gymnasium", "hindsight", "information_sparsity", "load", "occupancy", "policies", "return_law", "state_hindsight"]

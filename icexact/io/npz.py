@@ -19,6 +19,7 @@ import numpy as np
 from icexact._version import __version__
 from icexact.analyze import Analysis
 from icexact.credit import ByState, Credit, Proposition, Variance
+from icexact.episode import EpisodeReturn
 from icexact.errors import ModelError
 from icexact.hindsight import Hindsight, StateHindsight
 from icexact.laws import Laws
@@ -38,6 +39,7 @@ _CLASSES = {
         Analysis,
         ByState,
         Credit,
+        EpisodeReturn,
         Hindsight,
         InformationSparsity,
         KeyPlan,
