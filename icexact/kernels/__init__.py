@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-_MODULES = ("branches", "chain", "entropy", "episode", "information", "keys", "lattice", "logarithm", "occupancy", "reward_entropy", "rows", "values")
+_MODULES = ("branches", "chain", "entropy", "episode", "information", "keys", "lattice", "logarithm", "occupancy", "pooled", "reward_entropy", "rows", "values")
 
 
 def __getattr__(name):
