@@ -12,8 +12,9 @@ from icexact._version import __version__
 from icexact.analyze import analyze
 from icexact.credit import credit
 from icexact.directed import directed_information
+from icexact.episode import episode_return
 from icexact.errors import AccuracyError, BudgetError, EndingError, ModelError, PolicyError
-from icexact.hindsight import hindsight
+from icexact.hindsight import hindsight, state_hindsight
 from icexact.io.gymnasium import from_gymnasium
 from icexact.io.npz import load
 from icexact.mdp import MDP
@@ -23,4 +24,4 @@ from icexact.returns import return_law
 from icexact.sequences import sequence_entropy
 from icexact.sparsity import information_sparsity
 
-__all__ = ["MDP", "AccuracyError", "Bounded", "BudgetError", "EndingError", "ModelError", "PolicyError", "__version__", "analyze", "credit", "directed_information", "examples", "from_gymnasium", "hindsight", "information_sparsity", "load", "occupancy", "policies", "return_law", "sequence_entropy"]
+__all__ = ["AccuracyError", "Bounded", "BudgetError", "EndingError", "MDP", "ModelError", "PolicyError", "__version__", "analyze", "credit", "directed_information", "episode_return", "examples", "from_gymnasium", "hindsight", "information_sparsity", "load", "occupancy", "policies", "return_law", "sequence_entropy", "state_hindsight"]

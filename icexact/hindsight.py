@@ -1,12 +1,14 @@
-"""Hindsight laws (C3): which action it was, given the state and the return that came of it."""
+"""Hindsight laws: which action it was, given the state and the return that came of it (C3), or the state and one that came later (C5)."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
-from icexact import bounds
-from icexact.results import Bounded, Result, provenance
+from icexact import bounds, kernels, policies
+from icexact.chain import merged, successors
+from icexact.results import Bounded, Result, check_horizon, provenance
 from icexact.returns import ReturnLaw, return_law
 
 
@@ -82,3 +84,125 @@ def hindsight(mdp, policy, *, horizon, discount=1, budget=4 << 30, engine=None, 
     """
     laws = return_law(mdp, policy, horizon=horizon, discount=discount, keep="all", budget=budget, engine=engine, progress=progress)
     return Hindsight(laws, laws.horizon, laws.discount, provenance(mdp, "hindsight laws, float64 with proven error"), mdp, laws._policy)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StateHindsight(Result):
+    """See `state_hindsight`."""
+
+    horizon: int
+    source: dict = field(default_factory=dict)
+    _mdp: object = None
+    _policy: object = None
+
+    def actions(self, state):
+        """The available actions of a state, in the order of the columns of `law`."""
+        state = self._mdp.check_state(state)
+        return self._mdp.pair_action[self._mdp.pair_ptr[state] : self._mdp.pair_ptr[state + 1]]
+
+    def law(self, h, state, k):
+        """(states int64 [N], table Bounded [N, actions of the state]): row i is P(A_h = a | S_h = state, S_{h+k} = states[i]) (C5).
+
+        `states` are those that can follow after k steps, ascending; S, one beyond the model's states, is the end. The state may be one that cannot
+        be occupied at h. An action that alone can lead to a state has exactly 1 there, one that cannot exactly 0.
+
+        Raises ModelError, and ValueError for a state without actions, k < 1 or h + k > H - 1: the state after the last step is not part of the trajectory.
+        """
+        mdp, policy = self._mdp, self._policy
+        self._check(h, k)
+        state = mdp.check_state(state)
+        first, last = mdp.pair_ptr[state], mdp.pair_ptr[state + 1]
+        if first == last:
+            raise ValueError(f"{mdp.name_state(state)} is terminal: there is no action in it")
+        weights = policy.at(h)[first:last]
+        played = np.flatnonzero(weights > 0)
+        mass, reached, count, terms = self._onward(h, state, k, played)
+        states = np.flatnonzero(reached.any(axis=0))
+        table, can = np.zeros((len(states), len(weights))), np.zeros((len(states), len(weights)), dtype=np.bool_)
+        table[:, played], can[:, played] = (weights[played, None] * mass).T[states], reached.T[states]
+        total = table.sum(axis=1, keepdims=True)
+        lost = total == 0  # to underflow: nothing is known then, 0 +- 1
+        table /= np.where(lost, 1.0, total)
+        error = table * bounds.gamma(2 * (count + policy.rounding + 1) + len(weights) + 1)
+        least = float(mdp.probability.min()) * float(policy.table[policy.table > 0].min())
+        if bounds.may_underflow(1.0, least, k):
+            missed = 4 * (len(weights) + 1) * bounds.underflow(k, terms)
+            error = np.where(can, np.minimum(error + missed / np.where(lost, missed, total), 1.0), 0.0)
+        certain = can.sum(axis=1) == 1
+        table[certain], error[certain] = can[certain], 0.0
+        return states, Bounded(table, error)
+
+    def _check(self, h, k):
+        for name, number, least in (("h", h, 0), ("k", k, 1)):
+            if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)) or number < least:
+                raise ValueError(f"{name} is {number!r}; it must be an integer >= {least}")
+        if h + k > self.horizon - 1:
+            raise ValueError(f"h + k is {h + k}; with a horizon of {self.horizon} the last state of the trajectory is that of step {self.horizon - 1}" + (f": k up to {self.horizon - 1 - h} at h = {h}, or a longer horizon" if h < self.horizon - 1 else ": use a longer horizon"))
+
+    def _onward(self, h, state, k, played):
+        """P(S_{h+k} = y | S_h = state, A_h = a) for the actions at `played`, [n, S+1], which y can be, and (roundings, products in one step)."""
+        mdp, policy = self._mdp, self._policy
+        size = mdp.n_states + 1
+        mass, reached = np.zeros((len(played), size)), np.zeros((len(played), size), dtype=np.bool_)
+        after = successors(mdp)
+        pairs = mdp.pair_ptr[state] + played
+        for i, pair in enumerate(pairs):
+            branches = slice(mdp.branch_ptr[pair], mdp.branch_ptr[pair + 1])
+            np.add.at(mass[i], after[branches], mdp.probability[branches])
+            reached[i, after[branches]] = True
+        pair_rounding = int(mdp.pair_rounding.max())
+        count, terms = pair_rounding + int(np.diff(mdp.branch_ptr)[pairs].max()), 1
+        mark, listed, stamp = np.zeros(size, dtype=np.int64), np.empty(size, dtype=np.int64), 0
+        for step in range(h + 1, h + k):
+            chain, most = self._chain(step)
+            now, widest = np.zeros_like(mass), 0
+            for i in range(len(played)):
+                stamp += 1
+                front = np.flatnonzero(reached[i, :-1])
+                n = kernels.occupancy.push(front, chain.ptr, chain.entry, chain.weight, mass[i], mark, stamp, now[i], listed)
+                ended = reached[i, -1]
+                now[i, -1] += mass[i, -1]
+                reached[i] = False
+                reached[i, listed[:n]] = True
+                reached[i, -1] |= ended
+                widest = max(widest, len(front))
+            mass = now
+            count += policy.rounding + pair_rounding + 2 + chain.most + min(most, widest) + 1
+            terms = max(terms, len(chain.entry) * chain.most)
+        return mass, reached, count, terms
+
+    @cached_property
+    def _chains(self):
+        return {}
+
+    def _chain(self, step):
+        """The chain of one step over the states entered, the end being S, with the most entries of one of them; kept where it is the same at every step."""
+        step = step if len(self._policy.table) > 1 else 0
+        if step not in self._chains:
+            chain = merged(self._mdp, self._policy.at(step), successors(self._mdp))
+            self._chains.clear()
+            self._chains[step] = chain, int(np.bincount(chain.entry).max())
+        return self._chains[step]
+
+    def summary(self):
+        """One screen of text."""
+        return "\n".join([f"State-conditional hindsight over {self.horizon} steps: .law(h, state, k)", self.footer()])
+
+
+def state_hindsight(mdp, policy, *, horizon):
+    """The laws of the action given the state and the state k steps later (C5), for every step and state: `.law(h, s, k)`, 0 < k, h + k <= horizon - 1.
+
+    Each law is worked out when it is asked for, forward from the state: memory for two rows of S + 1 an action. Rewards and discount have no part in it.
+
+    Raises PolicyError, ValueError.
+
+    >>> import icexact as ic
+    >>> mdp = ic.examples.shortcut()
+    >>> states, table = ic.state_hindsight(mdp, ic.policies.uniform(mdp), horizon=3).law(0, 0, 1)
+    >>> states, table
+    (array([1, 5]), Bounded([[0 1]
+     [0.9090909090909 0.09090909090909]]))
+    """
+    horizon = check_horizon(horizon)
+    read = policies.read(mdp, policy, horizon)
+    return StateHindsight(horizon, provenance(mdp, "state-conditional hindsight, float64 with proven error"), mdp, read)

@@ -10,6 +10,7 @@ from icexact.backward import TAU, _Counts, backward
 from icexact.chain import branching
 from icexact.keys import Keys
 from icexact.lattice import Lattice
+from icexact.pooled import pooled as pooled_information
 from icexact.progress import Progress
 from icexact.rationals import discount as read_discount
 from icexact.results import Bounded, Result, check_budget, check_horizon, in_base, log_base, provenance, unit
@@ -29,6 +30,7 @@ class InformationSparsity(Result):
     discount: Fraction
     base: float | None
     source: dict = field(default_factory=dict)
+    pooled: Bounded | None = None  #: (), see `information_sparsity`
 
     def summary(self):
         """One screen of text."""
@@ -36,10 +38,12 @@ class InformationSparsity(Result):
         lines += [f"  step {h}: I(A_h; G_h | S_h) = {self.per_step[h]} of at most H(A_h | S_h) = {self.policy_entropy[h]}" for h in range(min(self.horizon, 8))]
         if self.horizon > 8:
             lines.append(f"  .. and {self.horizon - 8} later steps")
+        if self.pooled is not None:
+            lines.insert(2, f"  without a clock: I(A; G | S) = {self.pooled}")
         return "\n".join([*lines, self.footer()])
 
 
-def make_sparsity(mdp, b, horizon, gamma, base, per_pair=None):
+def make_sparsity(mdp, b, horizon, gamma, base, per_pair=None, pooled=None):
     """`InformationSparsity` from what the passes found."""
     scale = log_base(base)
     alive = b.forward.alive()
@@ -55,15 +59,22 @@ def make_sparsity(mdp, b, horizon, gamma, base, per_pair=None):
     return InformationSparsity(
         in_base(value, error, scale), in_base(b.value[0], b.error[0], scale), in_base(*b.policy_entropy, scale), alive,
         None if per_pair is None else in_base(*per_pair, scale), horizon, gamma, base, provenance(mdp, f"information sparsity, {b.method}"),
+        None if pooled is None else in_base(*pooled, scale),
     )  # fmt: skip
 
 
-def information_sparsity(mdp, policy, *, horizon, discount=1, base=None, per_pair=False, budget=4 << 30, engine=None, progress=None):
+def information_sparsity(mdp, policy, *, horizon, discount=1, base=None, per_pair=False, pooled=False, budget=4 << 30, engine=None, progress=None):
     """How much an action tells, on average, about what is gained from it on: the paper's I(A; Z | S).
 
     `.value`: sum over h of (S2), over the expected episode length; `.per_step` [H]: I(A_h; G_h | S_h) (S2), never more than `.policy_entropy` [H]. With
     `per_pair=True` also `.per_pair` [H, K]: KL(q_h(. | s, a) || v_h(. | s)) (S1), for every state whether it can be occupied or not; infinite where an
     action that is never played reaches a return that the others cannot (nan +- inf where underflow leaves that open). In nats, or in the unit of `base`. A horizon of 0 gives 0.
+
+    With `pooled=True` also `.pooled` (): I(A; G | S) of (S_h, A_h, G_h) at a step h drawn uniformly from 0 .. H-1 (S3), what an observer without a clock sees. The end
+    counts as a state with one null action there, so it adds 0 but has its share of the draws: the weights are d_h(s, a) / H, which sum to
+    (alive mass over all steps) / H, whereas `.value` divides by the alive mass. Returns of different steps are one value where they are equal as exact numbers. For a policy
+    that is the same at every step the clock can only help: `.pooled` <= sum of `.per_step` / H <= `.value`. One that changes with the step may be seen through
+    the return: then `.pooled` can be larger.
 
     Raises BudgetError, PolicyError, ValueError.
 
@@ -77,8 +88,9 @@ def information_sparsity(mdp, policy, *, horizon, discount=1, base=None, per_pai
     read = policies.read(mdp, policy, horizon)
     # the pairs of all states first: what does not fit is refused by the larger need
     pairs = _per_pair(mdp, read, horizon, gamma, budget, engine, progress) if per_pair else None
+    without_clock = pooled_information(mdp, read, horizon, gamma, budget, engine, progress) if pooled else None
     found = backward(mdp, read, horizon, gamma, budget=budget, engine=engine, progress=progress)
-    return make_sparsity(mdp, found, horizon, gamma, base, pairs)
+    return make_sparsity(mdp, found, horizon, gamma, base, pairs, without_clock)
 
 
 def _per_pair(mdp, read, horizon, gamma, budget, engine, progress):

@@ -531,6 +531,46 @@ class Oracle:
             given = zip(given, self._at("state", border))
         return conditional_entropy(self._joint(self._at(of, h), given))
 
+    # ---- the rest of the spec: what is seen without a clock, from inside the episode, and in hindsight of a state
+
+    def state_hindsight(self, h, s, k):
+        """(C5) {S_{h+k}: {a: P(A_h = a | S_h = s, S_{h+k})}}, the states ascending and END last, over all actions of s."""
+        joint = tally(((steps[0][1], steps[k][0]), w) for steps, w in self._walk(h, {s: 1}).items())
+        given = tally((y, w) for (_, y), w in joint.items())
+        return {
+            y: {a: Fraction(joint.get((a, y), 0), given[y]) for a in self.model.actions[s]}
+            for y in sorted(given, key=lambda y: (y == END, y if y != END else 0))
+        }
+
+    @cached_property
+    def pooled_information(self):
+        """(S3) I(A; G | S) of (S_h, A_h, G_h) at a step drawn uniformly, END with its one action among them; 0 for H = 0."""
+        joint = tally(((step[1], g, step[0]), w) for rows in self._rows_by_time for _, step, g, _, w in rows)
+        return conditional_information(joint) if joint else MP.zero
+
+    def past_law(self, h, s):
+        """(R3) law of sum_{k<h} gamma^k R_k given S_h = s."""
+        return self._law(tally((self._gain(steps[:h]), w) for steps, w in self._paths.items() if steps[h][0] == s))
+
+    def episode_state_law(self, h, s):
+        """(R3) law of Z given S_h = s."""
+        return self._law(tally((self._gain(steps), w) for steps, w in self._paths.items() if steps[h][0] == s))
+
+    def episode_pair_law(self, h, s, a):
+        """(R3) law of Z given S_h = s, A_h = a, also for an action the policy never takes: the past does not know of it."""
+        pasts = tally((self._gain(steps[:h]), w) for steps, w in self._paths.items() if steps[h][0] == s)
+        futures = self._walk(h, {s: 1}, a)
+        later = [self.discount**h * self._gain(steps) for steps in futures]
+        return self._law(tally((past + future, w * v) for past, w in pasts.items() for future, v in zip(later, futures.values())))
+
+    @cached_property
+    def episode_information(self):
+        """(R3) I(A_h; Z | S_h) for each h."""
+        return [
+            conditional_information(tally(((step[1], z, step[0]), w) for _, step, _, z, w in rows))
+            for rows in self._rows_by_time
+        ]
+
 
 # ---- without horizon, for one table {(s, a): probability}
 

@@ -20,8 +20,9 @@ from icexact._version import __version__
 from icexact.analyze import Analysis
 from icexact.credit import ByState, Credit, Proposition, Variance
 from icexact.directed import DirectedInformation
+from icexact.episode import EpisodeReturn
 from icexact.errors import ModelError
-from icexact.hindsight import Hindsight
+from icexact.hindsight import Hindsight, StateHindsight
 from icexact.laws import Laws
 from icexact.mdp import MDP, RewardTable
 from icexact.occupancy import Occupancy
@@ -41,6 +42,7 @@ _CLASSES = {
         ByState,
         Credit,
         DirectedInformation,
+        EpisodeReturn,
         Hindsight,
         InformationSparsity,
         KeyPlan,
@@ -53,6 +55,7 @@ _CLASSES = {
         ReturnLaw,
         RewardTable,
         SequenceEntropy,
+        StateHindsight,
         Variance,
     )
 }

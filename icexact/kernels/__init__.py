@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-_MODULES = ("beliefs", "branches", "chain", "entropy", "information", "keys", "lattice", "local", "logarithm", "occupancy", "reward_entropy", "rows", "values")
+_MODULES = ("beliefs", "branches", "chain", "entropy", "episode", "information", "keys", "lattice", "local", "logarithm", "occupancy", "pooled", "reward_entropy", "rows", "values")
 
 
 def __getattr__(name):
