@@ -8,6 +8,7 @@ import numpy as np
 from icexact import bounds, policies
 from icexact.backward import TAU, _Counts, backward
 from icexact.chain import branching
+from icexact.endless import sparsity_without_horizon
 from icexact.keys import Keys
 from icexact.lattice import Lattice
 from icexact.pooled import pooled as pooled_information
@@ -19,14 +20,17 @@ from icexact.support import KeyPlan, choose
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InformationSparsity(Result):
-    """`value` () is the paper's I(A; Z | S), `per_step` [H] is I(A_h; G_h | S_h), `policy_entropy` [H] its bound H(A_h | S_h), `per_pair` [H, K] or None (S1)."""
+    """`value` () is the paper's I(A; Z | S), `per_step` [H] is I(A_h; G_h | S_h), `policy_entropy` [H] its bound H(A_h | S_h), `per_pair` [H, K] or None (S1), `pooled` () or None (S3).
+
+    Without horizon (S4) `per_step` is None, `policy_entropy` () the bound of `value`, the average of H(A | S = s), and `alive` () the mass of the occupancy.
+    """
 
     value: Bounded
-    per_step: Bounded
+    per_step: Bounded | None
     policy_entropy: Bounded
     alive: Bounded
     per_pair: Bounded | None
-    horizon: int
+    horizon: int | None
     discount: Fraction
     base: float | None
     source: dict = field(default_factory=dict)
@@ -34,6 +38,8 @@ class InformationSparsity(Result):
 
     def summary(self):
         """One screen of text."""
+        if self.horizon is None:
+            return "\n".join([f"Information sparsity without horizon, discount {self.discount}, in {unit(self.base)}", f"  I(A; Z | S) = {self.value} of at most H(A | S) = {self.policy_entropy}", self.footer()])
         lines = [f"Information sparsity over {self.horizon} steps, discount {self.discount}, in {unit(self.base)}", f"  I(A; Z | S) = {self.value}"]
         lines += [f"  step {h}: I(A_h; G_h | S_h) = {self.per_step[h]} of at most H(A_h | S_h) = {self.policy_entropy[h]}" for h in range(min(self.horizon, 8))]
         if self.horizon > 8:
@@ -63,7 +69,7 @@ def make_sparsity(mdp, b, horizon, gamma, base, per_pair=None, pooled=None):
     )  # fmt: skip
 
 
-def information_sparsity(mdp, policy, *, horizon, discount=1, base=None, per_pair=False, pooled=False, budget=4 << 30, engine=None, progress=None):
+def information_sparsity(mdp, policy, *, horizon=None, discount=1, base=None, per_pair=False, pooled=False, tolerance=1e-9, budget=4 << 30, engine=None, progress=None):
     """How much an action tells, on average, about what is gained from it on: the paper's I(A; Z | S).
 
     `.value`: sum over h of (S2), over the expected episode length; `.per_step` [H]: I(A_h; G_h | S_h) (S2), never more than `.policy_entropy` [H]. With
@@ -76,15 +82,30 @@ def information_sparsity(mdp, policy, *, horizon, discount=1, base=None, per_pai
     that is the same at every step the clock can only help: `.pooled` <= sum of `.per_step` / H <= `.value`. One that changes with the step may be seen through
     the return: then `.pooled` can be larger.
 
-    Raises BudgetError, PolicyError, ValueError.
+    Without horizon (S4): the discounted occupancy (O2), or for discount 1 the expected visits (O3), in place of d_h, and the return of the whole episode. `.value` is divided by the
+    mass of the occupancy (`.alive`); `.policy_entropy` () is its bound. The law of the return is followed until what may still be earned moves `.value` by less than `tolerance` (in the unit of `base`),
+    and the error covers what was cut off (`icexact.endless` has the proof). That needs a policy that is the same at every step, and earning that ends: with certainty, though not by any given step.
+    `.per_step` is None; `per_pair` and `pooled` need a horizon.
+
+    Raises BudgetError, PolicyError, ValueError; without horizon also EndingError, naming the states from which episodes never end or go on earning for ever, and AccuracyError.
 
     >>> import icexact as ic
     >>> mdp = ic.examples.umbrella(2)
     >>> ic.information_sparsity(mdp, ic.policies.uniform(mdp), horizon=2, base=2).per_step
     Bounded([0.5000000000000 0])
+    >>> mdp = ic.examples.shortcut()
+    >>> ic.information_sparsity(mdp, ic.policies.uniform(mdp), horizon=None, base=2).value
+    0.718647745938
     """
-    horizon, gamma, budget = check_horizon(horizon), read_discount(discount), check_budget(budget)
-    log_base(base)
+    gamma, budget, scale = read_discount(discount), check_budget(budget), log_base(base)
+    if horizon is None:
+        if per_pair or pooled:
+            raise ValueError(f"{'per_pair' if per_pair else 'pooled'}=True needs a horizon: {'each pair has a divergence at each step' if per_pair else 'the step is drawn uniformly from 0 .. horizon-1'}")
+        if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float, np.integer, np.floating)) or not 0 < tolerance < np.inf:
+            raise ValueError(f"tolerance is {tolerance!r}; it must be a number > 0: the error that the value may have, 1e-9 by default")
+        value, entropy, mass, method = sparsity_without_horizon(mdp, policies.read(mdp, policy), gamma, float(tolerance) * scale, budget, engine, progress)
+        return InformationSparsity(in_base(*value, scale), None, in_base(*entropy, scale), mass, None, None, gamma, base, provenance(mdp, f"information sparsity without horizon, {method}"))
+    horizon = check_horizon(horizon)
     read = policies.read(mdp, policy, horizon)
     # the pairs of all states first: what does not fit is refused by the larger need
     pairs = _per_pair(mdp, read, horizon, gamma, budget, engine, progress) if per_pair else None

@@ -643,3 +643,17 @@ def expected_visits(model, policy):
     # The states left out may have a singular system of their own: keep them apart.
     kept = {pair: p if pair[0] in entered else Fraction(0) for pair, p in policy.items()}
     return _stationary(model, kept, Fraction(1), list(model.initial))
+
+
+def stationary_sparsity(model, policy, discount, steps):
+    """(S4) for a model in which nothing is earned after `steps` steps, whatever the first state: the exact value, from the list of all episodes."""
+    discount = Fraction(discount)
+    state, _ = discounted_occupancy(model, policy, discount) if discount < 1 else expected_visits(model, policy)
+    total = MP.zero
+    for s, weight in state.items():
+        if weight and len(model.actions[s]) > 1:
+            joint = Oracle(model, [policy] * steps, steps, discount)._action_and_gain(0, s)
+            information = conditional_information({(a, g, None): w for (a, g), w in joint.items()})
+            total += information * weight.numerator / weight.denominator
+    mass = sum(state.values())
+    return total * mass.denominator / mass.numerator
