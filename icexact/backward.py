@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from icexact import bounds, kernels
-from icexact.chain import branching, merged, outcome_labels, restrict, start_branching
+from icexact.chain import branching, least_path, merged, outcome_labels, restrict, start_branching
 from icexact.keys import Keys
 from icexact.lattice import Lattice, supports
 from icexact.laws import Laws
@@ -119,7 +119,7 @@ class _Counts:
         self.horizon = horizon
         self.least = float(model.probability.min()) * float(policy.table[policy.table > 0].min())
         self.terms = b.largest_state
-        self.risk = bounds.may_underflow(float(model.initial[model.initial > 0].min()), self.least, horizon)
+        self.risk = bounds.may_underflow(float(model.initial[model.initial > 0].min()), self.least, horizon) and least_path(model, policy, horizon) < 2.0**bounds.TINY_EXPONENT
         if self.risk:
             extra = bounds.underflow_count(horizon, self.terms)
             self.v, self.q, self.m = self.v + extra, self.q + extra, self.m + extra

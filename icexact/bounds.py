@@ -85,7 +85,10 @@ def difference_error(value, scale, bregman, weight, p_count, q_count, rate, widt
 
 
 def may_underflow(least_start, least_weight, steps):
-    """Whether a product of `steps` weights may fall below 2^-1000, so that relative bounds need an absolute term."""
+    """Whether a product of `steps` weights may fall below 2^-1000, so that relative bounds need an absolute term.
+
+    By the smallest weight alone: where it says yes of laws, `chain.least_path` looks at the paths there are.
+    """
     if min(least_start, least_weight) <= 0.0:  # a product that is below the range of float64 already
         return True
     return math.log2(least_start) + steps * math.log2(least_weight) < TINY_EXPONENT

@@ -74,6 +74,18 @@ def transposed(chain, degree, n_states):
     return ptr, column, weight
 
 
+def least_path(mdp, policy, horizon):
+    """The smallest product of weights that `horizon` steps or fewer can bring, the first state's among them: no atom of a law is smaller, nor any product on the way to one.
+
+    As good as exact: down to 2^-1000 each factor is off by a rounding.
+    """
+    least, smallest = np.ones((2, mdp.n_states)), 1.0
+    for k in range(1, horizon + 1):
+        smallest = min(smallest, kernels.chain.least_step(mdp.pair_ptr, mdp.branch_ptr, mdp.next_state, mdp.ends, mdp.probability, policy.at(horizon - k), least[(k - 1) % 2], least[k % 2]))
+    starts = mdp.initial > 0
+    return min(smallest, float((mdp.initial[starts] * least[horizon % 2][starts]).min()))
+
+
 def outcome_labels(mdp, n_labels):
     """Branches by what can be seen of them: next state * n_labels + reward index, the end being state S."""
     return successors(mdp) * n_labels + mdp.rewards.index

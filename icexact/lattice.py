@@ -23,9 +23,11 @@ def supports(mdp, policy, plan, horizon):
     tables[:, mdp.n_states * width - floor] = 1
     tables[0, -floor::width] = 1
     yield horizon, tables[0].reshape(-1, width)
+    chain = None
     for h in range(horizon - 1, -1, -1):
-        chain = merged(mdp, policy.at(h), label)
-        successor, reward = np.divmod(chain.entry, n_labels)
+        if chain is None or len(policy.table) > 1:
+            chain = merged(mdp, policy.at(h), label)
+            successor, reward = np.divmod(chain.entry, n_labels)
         now, later = tables[(horizon - h) % 2], tables[(horizon - h - 1) % 2]
         size = max(1, WORK // (width * chain.longest))
         for begin in range(0, mdp.n_states, size):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from icexact import bounds, policies
-from icexact.chain import merged, outcome_labels
+from icexact.chain import least_path, merged, outcome_labels
 from icexact.errors import BudgetError
 from icexact.keys import Keys
 from icexact.lattice import Lattice, supports
@@ -195,7 +195,7 @@ def return_law(mdp, policy, *, horizon, discount=1, keep="first", budget=4 << 30
                 # below the rows of the laws, which stay as they are
                 first = walk.mixture(starts, mdp.initial[starts])
     lost = 0.0
-    if bounds.may_underflow(float(mdp.initial[starts].min()), least, horizon):
+    if bounds.may_underflow(float(mdp.initial[starts].min()), least, horizon) and least_path(mdp, read, horizon) < 2.0**bounds.TINY_EXPONENT:
         lost = bounds.underflow(horizon, longest)
         if plan is not None:
             steps, first = _with_supports(mdp, read, plan, horizon, steps, first, starts)

@@ -312,3 +312,58 @@ def test_engines_that_do_not_suit_are_refused():
     far = lottery((0, 10**15, F(1, 3)))
     with pytest.raises(ValueError, match="too far apart"):
         ic.return_law(far, ic.policies.uniform(far), horizon=2, engine="lattice")
+
+
+# ---- whether anything can have underflowed is told by the paths there are
+
+
+def test_a_rare_branch_that_comes_once_is_no_risk():
+    """By the smallest weight alone 40 steps may reach 2^-1200; but no path takes that branch twice, so no bound gets an absolute part."""
+    rare = 2.0**-30
+    mdp = ic.MDP.from_branches([0, 0, 1], [0, 0, 0], [1 - rare, rare, 1], [1, 1, 1], [0, 1, 2], n_states=2, initial=0)
+    policy = ic.policies.uniform(mdp)
+    law = ic.return_law(mdp, policy, horizon=40)
+    assert law._underflow == 0.0
+    values, p = law.law()
+    assert values.tolist() == [78.0, 79.0] and p.value.tolist() == [1 - rare, rare]
+    credit = ic.credit(mdp, policy, horizon=40)
+    assert not credit.noise.error[1:].any()
+    # twice a step is enough to be one
+    twice = ic.MDP.from_branches([0, 0, 1], [0, 0, 0], [1 - rare, rare, 1], [1, 0, 0], [0, 1, 2], n_states=2, initial=0)
+    assert ic.return_law(twice, policy, horizon=40)._underflow > 0.0
+
+
+def test_the_smallest_path_is_the_smallest():
+    """Against every path of a model with ends, a pair that is not played, and a policy that depends on the step."""
+    from icexact.chain import least_path
+
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        p = rng.random((3, 2, 3)) + 0.01
+        p /= p.sum(axis=2, keepdims=True)
+        s, a, t = (x.ravel() for x in np.indices(p.shape))
+        ends = rng.random(len(s)) < 0.2
+        mdp = ic.MDP.from_branches(s, a, p.ravel(), t, rng.integers(0, 2, len(s)), ends, n_states=3, initial=[0.3, 0.7, 0.0])
+        table = rng.random((4, 3, 2))
+        table[rng.random((4, 3)) < 0.3, 0] = 0.0
+        table /= table.sum(axis=2, keepdims=True)
+        policy = ic.policies.read(mdp, table, 4)
+        found = least_path(mdp, policy, 4)
+
+        def paths(h, state, weight, policy=policy, mdp=mdp):
+            """The weights of all paths from a state at step h, whole or broken off."""
+            yield weight
+            for k in range(mdp.pair_ptr[state], mdp.pair_ptr[state + 1]) if h < 4 else ():
+                if policy.at(h)[k] > 0:
+                    yield from after(h, k, weight * policy.at(h)[k])
+
+        def after(h, k, weight, mdp=mdp):
+            for b in range(mdp.branch_ptr[k], mdp.branch_ptr[k + 1]):
+                w = weight * mdp.probability[b]
+                yield from [w] if mdp.ends[b] else paths(h + 1, mdp.next_state[b], w)
+
+        # laws of states, of pairs whether they are played or not, and of the first state
+        least = min(min(paths(h, s, 1.0)) for h in range(4) for s in range(3))
+        least = min(least, *(min(after(h, k, 1.0)) for h in range(4) for k in range(mdp.n_pairs)))
+        least = min(least, *(min(paths(0, s, mdp.initial[s])) for s in (0, 1)))
+        assert np.isclose(found, least, rtol=1e-12)

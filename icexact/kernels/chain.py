@@ -94,6 +94,24 @@ def transpose(begin, end, ptr, column, weight, starts, out_column, out_weight):
 
 
 @kernel
+def least_step(pair_ptr, branch_ptr, next_state, ends, probability, policy, old, new):
+    """new[s] = the smallest product of weights along a path from s, from old[] of one step later; returns the smallest of all, pairs that are not played among them."""
+    smallest = 1.0
+    for s in range(np.uint64(len(pair_ptr) - 1)):
+        v = 1.0
+        for k in range(np.uint64(pair_ptr[s]), np.uint64(pair_ptr[s + np.uint64(1)])):
+            q = 1.0
+            for b in range(np.uint64(branch_ptr[k]), np.uint64(branch_ptr[k + np.uint64(1)])):
+                q = min(q, probability[b] * (1.0 if ends[b] else old[np.uint64(next_state[b])]))
+            smallest = min(smallest, q)
+            if policy[k] > 0.0:
+                v = min(v, policy[k] * q)
+        new[s] = v
+        smallest = min(smallest, v)
+    return smallest
+
+
+@kernel
 def groups(begin, end, at, branch_ptr, reward_index, probability, group_ptr, group_branch, group_probability, conditional):
     """Split the branches of pairs begin..end-1 by reward: where each group begins, its probability, and each branch's share in it.
 
