@@ -69,6 +69,39 @@ def log(x):
     return e * _LN2_HIGH - ((half - (s * (half + r) + e * _LN2_LOW)) - f)
 
 
+def log_code(builder, x):
+    """The same as LLVM code for a vector of doubles: a compiler left to itself keeps to half the width of the registers."""
+    n, flags = x.type.count, ("contract",)
+    whole = ir.VectorType(ir.IntType(64), n)
+
+    def real(value):
+        return ir.Constant(x.type, [value] * n)
+
+    def integer(value):
+        return ir.Constant(whole, [value] * n)
+
+    def add(a, b):
+        return builder.fadd(a, b, flags=flags)
+
+    def subtract(a, b):
+        return builder.fsub(a, b, flags=flags)
+
+    def times(a, b):
+        return builder.fmul(a, b, flags=flags)
+
+    bits = builder.bitcast(x, whole)
+    k = builder.ashr(builder.sub(bits, integer(_SQRT_HALF_BITS)), integer(52))
+    f = subtract(builder.bitcast(builder.sub(bits, builder.shl(k, integer(52))), x.type), real(1.0))
+    e = subtract(builder.bitcast(builder.add(k, integer(_MAGIC_BITS)), x.type), real(_MAGIC))
+    s = builder.fdiv(f, add(real(2.0), f))
+    z = times(s, s)
+    w = times(z, z)
+    odd = times(z, add(real(_L1), times(w, add(real(_L3), times(w, add(real(_L5), times(w, real(_L7))))))))
+    r = add(odd, times(w, add(real(_L2), times(w, add(real(_L4), times(w, real(_L6)))))))
+    half = times(times(real(0.5), f), f)
+    return subtract(times(e, real(_LN2_HIGH)), subtract(subtract(half, add(times(s, add(half, r)), times(e, real(_LN2_LOW)))), f))
+
+
 @kernel
 def log1p(x):
     """log(1 + x) for -1/2 <= x <= 1, to a few units however small x is (Kahan's correction)."""
