@@ -40,6 +40,9 @@ def mixture_depth(n):
 def entropy_rate(mixing, width, shares=0):
     """rate such that a difference of entropies H(mix) - sum share H(part) is evaluated to within rate * scale, scale = H(mix) + sum share H(part) + 2.
 
+    Without the 2 where all these laws have their largest atom, above 1/2, at one place and are read as 1 less their other atoms there (kernels.entropy.by_rest): the mixture of
+    laws read so is read so itself, and roundings e of its other atoms m_i move its entropy by sum e_i m_i ln(top / m_i), no more than that share of it.
+
     This is the evaluation alone, of the parts as they were computed: `mixing` roundings make the mixture from them, `shares` are those of the weights and of
     their sum. What the parts' own errors do to the difference is `law_error`, which vanishes with the value: they move the mixture along with them.
     """

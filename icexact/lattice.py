@@ -45,6 +45,8 @@ class Lattice:
         self.drop = plan.reach + 1
         self.base = 0
         self._chain = self._entries = None
+        # where the largest atom is and the entropy by the others (kernels.lattice.credit_step), of the step before and of this one
+        self.top, self.close = np.zeros((2, self.n_states + 1), dtype=np.int64), np.zeros((2, self.n_states + 1))
         self.buffer = np.zeros((self.slots + 1) * self.stride)
         self.low, self.high = np.zeros(self.slots + 1, dtype=np.int64), np.zeros(self.slots + 1, dtype=np.int64)
         kernels.lattice.start(self.n_states, self.slots, self.stride, self.origin, self.buffer, self.low, self.high)
@@ -85,6 +87,7 @@ class Lattice:
     def credit_step(self, states, b, policy, child_entropy, new_entropy, rate, tau, terms):
         """`step` with the information: see kernels.information."""
         self._credit(states, b, policy, self.plan.label_shift[b.reward_index], child_entropy, new_entropy, rate, tau, terms)
+        self.top, self.close = self.top[::-1], self.close[::-1]
         self.base = self._next_base()
         self.k += 1
 
@@ -103,7 +106,7 @@ class Lattice:
         for begin, end in self._ranges(len(states), b.largest_state):
             kernels.lattice.credit_step(
                 begin, end, states, self.n_states, b.pair_ptr, policy, b.group_ptr, b.group_branch, b.group_probability, b.successor, b.probability, b.conditional, shift,
-                self.stride, self.origin, self.slots, self.base, self._next_base(), self.buffer, self.low, self.high, child_entropy, new_entropy, rate, tau, at, pair_at, pair_entropy, scratch, terms,
+                self.stride, self.origin, self.slots, self.base, self._next_base(), self.buffer, self.low, self.high, child_entropy, new_entropy, self.top[0], self.close[0], self.top[1], self.close[1], rate, tau, at, pair_at, pair_entropy, scratch, terms,
             )  # fmt: skip
 
     def pair_step(self, states, b, policy, out):

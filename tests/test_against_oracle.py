@@ -193,6 +193,30 @@ def test_paths_that_small_models_do_not_take(path, monkeypatch):
         compare(Referee(), (model, models.uniform(model, 3), 3, gamma))
 
 
+@pytest.mark.parametrize("rare", [Fraction(1, 10), Fraction(1, 10**4), Fraction(1, 10**9)])
+def test_laws_that_are_nearly_certain(rare, monkeypatch):
+    """Their entropies are told by what is not their largest atom, so that differences of them do without divergences: the errors are small against the values."""
+    monkeypatch.setattr("icexact.backward.SMALL", 0)
+    check, used = Referee(), 0
+    for seed in range(3000, 3040):
+        model, policy, H, _ = models.problem(seed, limit=1500)
+        branches = []
+        for s, a in model.pairs:
+            own = [b for b in model.branches if b[:2] == (s, a)]
+            for i, (_, _, p, t, r, end) in enumerate(own):
+                # a late first one too, and a reward of its own now and then
+                share = rare / len(own) if i != s % len(own) else 1 - rare * Fraction(len(own) - 1, len(own))
+                branches.append((s, a, share, t, Fraction(seed % 3 == 0) * r + (i != s % len(own)), end))
+        model = oracle.Model(model.n_states, tuple(branches), model.initial)
+        H = min(H, models.horizon_within(model, H, 1500))
+        mdp, table = load(model, policy, H)
+        exact = oracle.Oracle(model, policy, H)
+        compare_credit(check, mdp, table, H, 1, "lattice", exact)
+        found = ic.credit(mdp, table, horizon=H, engine="lattice").by_state.skill
+        used += int(((found.value > 0) & (found.error < 1e-6 * found.value)).sum())
+    assert used > 20, used
+
+
 def guard(monkeypatch):
     """Check the room of each lattice kernel call before it is made: compiled code would write beyond it and say nothing."""
     kernel = import_module("icexact.kernels.lattice").credit_step

@@ -146,6 +146,28 @@ def test_entropy_and_divergence_of_rows(n):
     assert entropy.divergence_sum(both, 1, both, 1, length) == 0.0
 
 
+@pytest.mark.parametrize("n", [2, 16, 17, 48, 1000, 1025, 3000])
+@pytest.mark.parametrize("rest", [0.489, 1e-3, 1e-9, 1e-200])
+def test_entropy_by_the_other_atoms(n, rest):
+    """Relative, however little there is beside the largest atom, wherever that stands."""
+    rng = np.random.default_rng(n)
+    for top in (0, n // 2, n - 1):
+        p = rng.random(n) + 1e-9
+        p[top] = 0.0
+        p *= rest / p.sum()
+        p[top] = 1.0 - rest
+        length = int(rows.padded(n))
+        row = np.concatenate([[7.0], p, np.zeros(length - n), [9.0]])
+        assert entropy.find_top(row, 1, length) == top
+        total, mass = entropy.others(row, 1, length, top)
+        small = [MP.mpf(x) for i, x in enumerate(p.tolist()) if i != top]
+        beside = MP.fsum(small)
+        exact = -sum(x * MP.log(x) for x in small) - (1 - beside) * MP.log1p(-beside)
+        assert abs(MP.mpf(entropy.by_rest(total, mass)) - exact) <= MP.mpf(bounds.entropy_rate(0, length)) * exact
+    assert entropy.find_top(np.full(16, 1 / 16), 0, 16) == -1
+    assert entropy.by_rest(*entropy.others(np.eye(16)[3].copy(), 0, 16, 3)) == 0.0
+
+
 # ---- sums
 
 

@@ -2,7 +2,8 @@
 
 Entropies first: skill = H(v) - sum_a pi H(q_a), luck = H(m) - sum_s' p H(v'), noise = H(q) - sum_r p H(m_r), one logarithm an atom. A difference
 that is small against its entropies (rate * scale > tau * difference, rate being the entropies' error) is done again in Bregman form,
-whose error vanishes with the value. Both parts are reported apart, since their bounds differ:
+whose error vanishes with the value. Where all laws of a state have an atom of more than 1/2 at one place, entropies by the other atoms have
+relative errors, and what is small against 1 only, as far from all rewards, stays with them. Both parts are reported apart, since their bounds differ:
 
 terms[0:4, s]  skill: value, scale of the entropy part, value of the Bregman part, weight (0 where the value is 0 for a reason); [4:8] luck; [8:12] noise.
 Luck is that of the transition which leaves s, per visit of s; so is noise.
@@ -10,7 +11,7 @@ Luck is that of the transition which leaves s, per visit of s; so is noise.
 
 import numpy as np
 
-from icexact.kernels.entropy import TINY, divergence_sum, entropy, same
+from icexact.kernels.entropy import TINY, by_rest, divergence_sum, entropy, others, same
 from icexact.kernels.jit import inlined, kernel
 from icexact.kernels.logarithm import log
 from icexact.kernels.rows import mix
@@ -23,10 +24,11 @@ def _split(value, scale, rate, tau):
 
 
 @kernel
-def mixture_terms(n, count, successor, shares, b, rows, at, j, child_entropy, mixed, mixed_at, mixed_entropy, rate, tau, weight, terms, where, s):
+def mixture_terms(n, count, successor, shares, b, rows, at, j, child_entropy, more, mixed, mixed_at, mixed_entropy, rate, tau, weight, terms, where, s):
     """Jensen-Shannon divergence of `count` rows from their mixture, times weight, added to terms[where : where+4, s].
 
-    Their shares are shares[b:], the states they belong to successor[b:], their places at[j:]; the mixture is mixed[mixed_at:].
+    Their shares are shares[b:], the states they belong to successor[b:], their places at[j:]; the mixture is mixed[mixed_at:]. `more` is what the scale
+    of the entropies has beside them.
     """
     inside = 0.0
     alike = True
@@ -35,8 +37,8 @@ def mixture_terms(n, count, successor, shares, b, rows, at, j, child_entropy, mi
         inside += shares[i] * e
         alike &= e == child_entropy[successor[b]]
     value = mixed_entropy - inside
-    scale = mixed_entropy + inside + 2.0
-    if _split(value, scale, rate, tau):
+    scale = mixed_entropy + inside + more
+    if scale > 0.0 and _split(value, scale, rate, tau):
         terms[where, s] += weight * value
         terms[where + 1, s] += weight * scale
         terms[where + 3, s] += weight
@@ -66,10 +68,22 @@ def distinct(successor, begin, end):
 
 
 @inlined
-def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, out, to, new_entropy, rate, tau, pair_at, pair_entropy, scratch, terms):
+def _entropy_of(rows, at, n, top):
+    """By the other atoms where all the state's laws have one place for their largest."""
+    if top < 0:
+        return entropy(rows, at, n)
+    total, mass = others(rows, at, n, top)
+    return by_rest(total, mass)
+
+
+@inlined
+def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, top, out, to, new_entropy, new_close, rate, tau, pair_at, pair_entropy, scratch, terms):
     """The law v of state s into out[to : to+n], its entropy into new_entropy[s], and its terms.
 
     at[], counted from the state's first branch, is where the rows of the successors' laws begin, each already moved by its reward.
+
+    top >= 0: every one of these rows has an atom of more than 1/2, all of them at row + top. Then child_entropy[] are entropies by the other atoms, and so
+    is new_close[s]: each with a relative error, so that their differences have no absolute one.
     """
     for i in range(12):
         terms[i, s] = 0.0
@@ -77,6 +91,7 @@ def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probabili
     played = 0
     only = np.int64(0)
     inside = 0.0
+    more = 2.0 if top < 0 else 0.0
     first_pair = pair_ptr[s]
     actions = pair_ptr[s + 1] - first_pair
     for a in range(actions):
@@ -93,24 +108,33 @@ def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probabili
         if j1 - j0 == 1:
             e = child_entropy[successor[first + j0]]
         else:
-            e = entropy(scratch, q, n)
+            e = _entropy_of(scratch, q, n, top)
         if g1 - g0 == 1:
             if distinct(successor, first + j0, first + j1) > 1:
-                mixture_terms(n, j1 - j0, successor, probability, first + j0, rows, at, j0, child_entropy, scratch, q, e, rate, tau, weight, terms, np.int64(4), s)
+                mixture_terms(n, j1 - j0, successor, probability, first + j0, rows, at, j0, child_entropy, more, scratch, q, e, rate, tau, weight, terms, np.int64(4), s)
         else:
-            _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, conditional, rows, at, child_entropy, scratch, q, e, rate, tau, weight, terms, s)
+            _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, conditional, rows, at, child_entropy, top, more, scratch, q, e, rate, tau, weight, terms, s)
         pair_entropy[a] = e
         inside += weight * e
         played += 1
         only = a
     mix(out, to, n, scratch, pair_at, np.int64(0), policy, first_pair, actions)
+    if top >= 0:
+        total, mass = others(out, to, n, top)
+        value = by_rest(total, mass)
+        new_close[s] = value
+        p = out[to + top]
+        new_entropy[s] = total - p * log(p)
+    elif played == 1:
+        value = pair_entropy[only]
+        new_entropy[s] = value
+    else:
+        value = entropy(out, to, n)
+        new_entropy[s] = value
     if played == 1:
-        new_entropy[s] = pair_entropy[only]
         return
-    value = entropy(out, to, n)
-    new_entropy[s] = value
-    scale = value + inside + 2.0
-    if _split(value - inside, scale, rate, tau):
+    scale = value + inside + more
+    if scale > 0.0 and _split(value - inside, scale, rate, tau):
         terms[0, s] = value - inside
         terms[1, s] = scale
         terms[3, s] = 1.0
@@ -128,7 +152,7 @@ def state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probabili
 
 
 @inlined
-def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, conditional, rows, at, child_entropy, scratch, q, q_entropy, rate, tau, weight, terms, s):
+def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, conditional, rows, at, child_entropy, top, more, scratch, q, q_entropy, rate, tau, weight, terms, s):
     """Luck and noise of a pair whose reward is random: one group of branches a reward."""
     mixed = len(scratch) - n  # behind the rows of the actions
     inside = 0.0
@@ -138,12 +162,12 @@ def _noisy_pair(n, g0, g1, first, group_branch, group_probability, successor, co
             e = child_entropy[successor[first + j0]]
         else:
             mix(scratch, mixed, n, rows, at, j0, conditional, first + j0, j1 - j0)
-            e = entropy(scratch, mixed, n)
-            mixture_terms(n, j1 - j0, successor, conditional, first + j0, rows, at, j0, child_entropy, scratch, mixed, e, rate, tau, weight * group_probability[g], terms, np.int64(4), s)
+            e = _entropy_of(scratch, mixed, n, top)
+            mixture_terms(n, j1 - j0, successor, conditional, first + j0, rows, at, j0, child_entropy, more, scratch, mixed, e, rate, tau, weight * group_probability[g], terms, np.int64(4), s)
         inside += group_probability[g] * e
     value = q_entropy - inside
-    scale = q_entropy + inside + 2.0
-    if _split(value, scale, rate, tau):
+    scale = q_entropy + inside + more
+    if scale > 0.0 and _split(value, scale, rate, tau):
         terms[8, s] += weight * value
         terms[9, s] += weight * scale
         terms[11, s] += weight

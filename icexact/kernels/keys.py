@@ -194,7 +194,7 @@ def credit_step(begin, end, states, begins, pair_ptr, policy, group_ptr, group_b
                     for z in range(start[t], start[t] + count[t]):
                         rows[to + where[targets[m]]] = law[z]
                         m += 1
-        state_terms(s, length, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, row, np.int64(0), new_entropy, rate, tau, pair_at, pair_entropy, scratch, terms)
+        state_terms(s, length, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, rows, at, child_entropy, np.int64(-1), row, np.int64(0), new_entropy, new_entropy, rate, tau, pair_at, pair_entropy, scratch, terms)
         for z in range(n):
             new_law[place_at + z] = row[z]
         place_at += n

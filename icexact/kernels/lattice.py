@@ -11,9 +11,13 @@ away, the new row of s may take the slot of the old row of s-w-1, which nobody n
 
 import numpy as np
 
+from icexact.kernels.entropy import by_rest, find_top, others
 from icexact.kernels.information import pair_divergence, state_terms
 from icexact.kernels.jit import inlined, kernel
 from icexact.kernels.rows import mix, padded
+
+NOWHERE = -(1 << 62)  # the place of the largest atom of a law that has none of more than 1/2
+UNLIKELY = -(1 << 61)  # NOWHERE moved by any reward stays below
 
 
 @kernel
@@ -108,8 +112,10 @@ def law_step(begin, end, states, n_states, ptr, successor, shift, weight, stride
 
 
 @kernel
-def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, shift, stride, origin, slots, base, new_base, buffer, low, high, child_entropy, new_entropy, rate, tau, at, pair_at, pair_entropy, scratch, terms):
+def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, shift, stride, origin, slots, base, new_base, buffer, low, high, child_entropy, new_entropy, top, close, new_top, new_close, rate, tau, at, pair_at, pair_entropy, scratch, terms):
     """One step of laws with their information: v_h of the listed states, its entropy, and the terms of skill, luck and noise (information.state_terms).
+
+    top[s] is the lattice point of an atom of more than 1/2 of the law of s, NOWHERE if it has none, and close[s] the entropy by the other atoms then.
 
     successor[b] is n_states after a branch that ends; shift[b] is the reward on the lattice.
     """
@@ -118,12 +124,19 @@ def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group
         first = group_branch[group_ptr[pair_ptr[s]]]
         lo = np.int64(1) << 62
         hi = -lo
+        summit = np.int64(0)
+        started = 0
+        aligned = True
         for k in range(pair_ptr[s], pair_ptr[s + 1]):
             if policy[k] > 0.0:
                 for b in range(group_branch[group_ptr[k]], group_branch[group_ptr[k + 1]]):
                     t = slot(successor[b], base, n_states, slots)
                     lo = min(lo, low[t] + shift[b])
                     hi = max(hi, high[t] + shift[b])
+                    z = top[successor[b]] + shift[b]
+                    aligned = aligned and z > UNLIKELY and (started == 0 or z == summit)
+                    summit = z
+                    started = 1
                     at[b - first] = t * stride + origin - shift[b]
         for j in range(group_branch[group_ptr[pair_ptr[s + 1]]] - first):
             at[j] += lo
@@ -132,11 +145,22 @@ def credit_step(begin, end, states, n_states, pair_ptr, policy, group_ptr, group
             # a certain return: every information is exactly 0
             _certain(own, lo, stride, origin, buffer, low, high)
             new_entropy[s] = 0.0
+            new_close[s] = 0.0
+            new_top[s] = lo
             for j in range(12):
                 terms[j, s] = 0.0
         else:
             to, n = _claim(own, lo, hi, stride, origin, buffer, low, high)
-            state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, buffer, at, child_entropy, buffer, to, new_entropy, rate, tau, pair_at, pair_entropy, scratch, terms)
+            above = summit - lo if aligned else np.int64(-1)
+            state_terms(s, n, pair_ptr, policy, group_ptr, group_branch, group_probability, successor, probability, conditional, buffer, at, close if aligned else child_entropy, above, buffer, to, new_entropy, new_close, rate, tau, pair_at, pair_entropy, scratch, terms)
+            if aligned:
+                new_top[s] = summit
+            else:
+                above = find_top(buffer, to, n)
+                new_top[s] = lo + above if above >= 0 else NOWHERE
+                if above >= 0:
+                    total, mass = others(buffer, to, n, above)
+                    new_close[s] = by_rest(total, mass)
 
 
 @kernel
