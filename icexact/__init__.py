@@ -24,4 +24,4 @@ from icexact.returns import return_law
 from icexact.sequences import sequence_entropy
 from icexact.sparsity import information_sparsity
 
-__all__ = ["AccuracyError", "Bounded", "BudgetError", "EndingError", "MDP", "ModelError", "PolicyError", "__version__", "analyze", "credit", "directed_information", "episode_return", "examples", "from_gymnasium", "hindsight", "information_sparsity", "load", "occupancy", "policies", "return_law", "sequence_entropy", "state_hindsight"]
+__all__ = ["MDP", "AccuracyError", "Bounded", "BudgetError", "EndingError", "ModelError", "PolicyError", "__version__", "analyze", "credit", "directed_information", "episode_return", "examples", "from_gymnasium", "hindsight", "information_sparsity", "load", "occupancy", "policies", "return_law", "sequence_entropy", "state_hindsight"]

@@ -20,12 +20,13 @@ import numpy as np
 
 from icexact import examples, plot, policies
 from icexact._version import __version__
-from icexact.analyze import analyze
+from icexact.analyze import DIRECTIONS, analyze
 from icexact.io.gymnasium import from_gymnasium
 from icexact.io.npz import load
 from icexact.mdp import MDP
 from icexact.rationals import discount, fraction
 from icexact.results import bytes_text, check_budget, log_base, unit
+from icexact.sequences import shown
 
 MODELS = """what ENV_OR_FILE can be:
   FrozenLake-v1            a Gymnasium id; arguments of the environment as --env-arg map_name=8x8 --env-arg is_slippery=False
@@ -51,6 +52,7 @@ EXAMPLES = (
     ("garnet:100,4,5", 20, "--base 2", "a random model: states, actions, successors; also rewards=, seed="),
 )
 COLOURS = {"skill": "#56B4E9", "luck": "#E69F00", "noise": "#2DB58C"}
+DIRECTED = "#CC79A7"
 
 
 def main(argv=None):
@@ -127,6 +129,9 @@ def _parser():
     a.add_argument(
         "--budget", type=_budget, default="4GiB", metavar="SIZE", help="memory for the laws, such as 500MiB; more is refused before the work (default 4GiB)"
     )
+    a.add_argument("--max-nodes", type=_nodes, metavar="N", help="beliefs told apart at a step, for directed information: more narrow its brackets (default: what costs about a second, at most 256)")
+    a.add_argument("--tolerance", type=_tolerance, metavar="W", help="brackets no wider than W will do, in the unit of --base; with --max-nodes as the limit")
+    a.add_argument("--no-directed", action="store_true", help="leave directed information out")
     a.add_argument("--quiet", action="store_true", help="no progress and no notes on stderr")
     _environment(a)
     a.set_defaults(run=_analyze, parser=a)
@@ -195,6 +200,24 @@ def _base(text):
 def _budget(text):
     check_budget(text)
     return text
+
+
+@_argument
+def _nodes(text):
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a number of nodes, an integer >= 1")
+    return int(text)
+
+
+@_argument
+def _tolerance(text):
+    try:
+        width = float(text)
+    except ValueError:
+        width = 0.0
+    if not 0 < width < math.inf:
+        raise ValueError(f"{text!r} is not a width > 0")
+    return width
 
 
 @_argument
@@ -329,6 +352,9 @@ def _analyze(args):
         horizon=args.horizon,
         discount=args.discount,
         base=args.base,
+        directed=not args.no_directed,
+        tolerance=args.tolerance,
+        max_nodes=args.max_nodes,
         budget=args.budget,
         engine=args.engine,
         progress=False if args.quiet else None,
@@ -471,16 +497,19 @@ def _rich(result):
     facts.add_row("I(A; Z | S)", f"{result.sparsity.value} {name}")
     facts.add_row("alive", f"{result.occupancy.alive[-1] if result.horizon else 1} at the last step")
 
-    width = min(30, console.width - 72)
+    width = min(26, console.width - 74)
+    steps = f"over {result.horizon} steps"
+    if width < 12:  # no room for pictures of time
+        width, steps = 0, ""
     parts = Table(box=None, pad_edge=False, padding=(0, 1))
-    for title, justify in (("", "left"), (name, "left"), ("share", "right"), ("", "left"), (f"over {result.horizon} steps", "left"), ("put in by", "left")):
+    for title, justify in (("", "left"), (name, "left"), ("share", "right"), ("", "left"), (steps, "left"), ("put in by", "left")):
         parts.add_column(title, justify=justify, header_style="dim", no_wrap=True)
     for part, what in (("skill", "actions"), ("luck", "transitions"), ("noise", "rewards")):
         credit, colour = getattr(c, part), COLOURS[part]
         share = float(credit.value.sum()) / whole if whole > 0 else 0.0
         parts.add_row(
             Text(part, style=f"bold {colour}"),
-            str(_total(credit)),
+            str(credit.total()),
             f"{100 * share:.1f} %" if whole > 0 else "",
             Text(_bar(share, 14), style=colour),
             Text(_spark(credit.value, width), style=colour),
@@ -496,17 +525,25 @@ def _rich(result):
         for h in np.sort(np.argsort(-c.total.value, kind="stable")[:5]):
             busy.add_row(str(h), *(str(getattr(c, part)[h]) for part in COLOURS))
         pieces += ["", busy]
+    if result.directed:
+        told = Table(box=None, pad_edge=False, padding=(0, 1))
+        for title, style in (("directed information", None), (name, None), (steps, DIRECTED), ("", "dim")):
+            told.add_column(title, style=style, header_style="dim", no_wrap=True)
+        for d in result.directed:
+            told.add_row(DIRECTIONS[d.source_name, d.target_name][2:-1], shown(d.value), _spark(d.per_step.value, width), d.method)
+        pieces += ["", told]
+    verdicts = Table.grid(padding=(0, 2))
+    verdicts.add_column(style="dim", no_wrap=True)
+    verdicts.add_column()
+    for p in result.propositions:
+        verdicts.add_row(f"proposition{'s' if ' ' in p.number else ''} {p.number}", Text(p.statement))
+        verdicts.add_row("", Text(p.verdict(), style={True: "green", False: "yellow", None: "dim"}[p.holds]))
+    pieces += ["", verdicts]
     gap = result.gap()
     pieces += ["", Text(f"skill + luck + noise - H(Z) = {gap.value:.1e}, proven to be 0 within {gap.error:.1e}\n{result.footer()}", style="dim")]
     title = f"{result.source.get('name') or 'MDP'}, {result.horizon} step{'s' if result.horizon != 1 else ''}, discount {result.discount}"
     console.print(Panel(Group(*pieces), title=Text(title, style="bold"), title_align="left", border_style="dim", expand=False, padding=(1, 2)), highlight=False)
     return True
-
-
-def _total(x):
-    from icexact.credit import _sum
-
-    return _sum(x)
 
 
 def _bar(share, width):
@@ -526,6 +563,8 @@ def _spark(values, width):
     >>> _spark([0, 1, 2, 4], 8), _spark([0, 0], 8), _spark([1, 1, 3, 3], 2)
     ('·▂▄█', '··', '▃█')
     """
+    if not width:
+        return ""
     values = np.asarray(values, dtype=np.float64)
     if len(values) > width:
         cuts = np.linspace(0, len(values), width + 1).astype(np.int64)

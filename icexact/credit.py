@@ -70,7 +70,7 @@ class Credit(Result):
 def credit_lines(c):
     """H(Z), its parts and the busiest steps, for a screen."""
     name = unit(c.base)
-    sums = {part: _sum(getattr(c, part)) for part in ("skill", "luck", "noise")}
+    sums = {part: getattr(c, part).total() for part in ("skill", "luck", "noise")}
     whole = c.return_entropy
     lines = [f"Credit over {c.horizon} steps, discount {c.discount}, in {name}", f"  H(Z)   {whole}"]
     for part, what in (("skill", "actions"), ("luck", "transitions"), ("noise", "rewards")):
@@ -81,11 +81,6 @@ def credit_lines(c):
         lines.append("  step   skill / luck / noise")
         lines += [f"  {h:<6} {c.skill[h]} / {c.luck[h]} / {c.noise[h]}" for h in np.sort(busiest)]
     return lines
-
-
-def _sum(x):
-    n = len(x.value)
-    return Bounded(x.value.sum(), x.error.sum() + x.value.sum() * float(bounds.gamma(n + 1)))
 
 
 def _of(pair, scale):

@@ -8,7 +8,7 @@ from icexact import policies
 from icexact.intervals import Bracket
 from icexact.rationals import discount as read_discount
 from icexact.results import Bounded, Result, check_horizon, log_base, provenance, unit
-from icexact.sequences import MAX_NODES, Sequences, interval, read_options
+from icexact.sequences import MAX_NODES, Sequences, read_options, shown
 
 #: (source, target) -> whether the source's symbol of a step comes after the target's, so that it can only tell about the next one
 COMBINATIONS = {
@@ -49,7 +49,7 @@ class DirectedInformation(Result):
     def summary(self):
         """One screen of text."""
         name = f"I({self.source_name} -> {self.target_name})"
-        lines = [f"Directed information over {self.horizon} steps, in {unit(self.base)}", f"  {name} = {self.value}" + interval(self.value)]
+        lines = [f"Directed information over {self.horizon} steps, in {unit(self.base)}", f"  {name} = {shown(self.value)}"]
         steps = len(self.per_step)
         lines += [f"  step {h + self.delayed}: {self.per_step[h]}" for h in range(min(steps, 8))]
         if steps > 8:

@@ -26,6 +26,7 @@ SAME = 1e-11  #: columns this near in direction are one node
 SKETCH = 32  #: coordinates by which it is judged which nodes are near
 LEAST = 2.0**-900  #: nodes of a smaller probability are pruned
 WORK = 1 << 27  #: multiply-adds in one kernel call: Ctrl-C waits for no more
+LEAST_ROOM = 16  #: nodes that must fit, whatever the limit
 ROUNDS = 8  #: tries to find a leader for a column before it stays alone
 
 
@@ -116,6 +117,16 @@ def _padded(n):
     return (n + 15) & ~15
 
 
+def room(budget, n_rows, n_labels):
+    """Nodes whose tables fit into the budget, candidates of all labels included."""
+    return int(budget // (8 * n_rows * (n_labels + 3)))
+
+
+def no_room(budget, n_rows, n_labels):
+    """What to say where there is not even LEAST_ROOM."""
+    return f"tables of nodes over {n_rows} states (the end is one) and {n_labels} labels need {bytes_text(8 * n_rows * (n_labels + 3) * LEAST_ROOM)} at least, the budget is {bytes_text(budget)}"
+
+
 class Push:
     """Pushes nodes through the steps of a filter.
 
@@ -136,9 +147,9 @@ class Push:
         self._part = np.empty(1024)
         self.reduced = False  #: whether nodes were given up that differ
         #: nodes whose tables fit into the budget, candidates of all labels included
-        self.room = int(budget // (8 * self.n_rows * (self.labels.count + 3)))
-        if self.room < 16:
-            raise BudgetError(f"tables of nodes over {self.n_rows} states and {self.labels.count} labels need {bytes_text(8 * self.n_rows * (self.labels.count + 3) * 16)} at least, the budget is {bytes_text(budget)}")
+        self.room = room(budget, self.n_rows, self.labels.count)
+        if self.room < LEAST_ROOM:
+            raise BudgetError(no_room(budget, self.n_rows, self.labels.count))
         self.limit = min(limit, self.room & ~15)
 
     def run(self, nodes, steps, account=None):

@@ -1,4 +1,4 @@
-"""One picture of an `Analysis`: credit over time, how it adds up to H(Z), and on a grid where it arises."""
+"""One picture of an `Analysis`: credit over time, how it adds up to H(Z), directed information beside it, and on a grid where credit arises."""
 
 import math
 import os
@@ -11,6 +11,8 @@ from icexact.results import unit
 # Okabe and Ito's colours, told apart by colour-blind readers and in grey
 COLOURS = {"skill": "#0072B2", "luck": "#E69F00", "noise": "#009E73"}
 WHAT = {"skill": "actions", "luck": "transitions", "noise": "rewards"}
+DIRECTED = {"trajectory": ("black", "-"), "action": ("#0072B2", "-"), "state": ("#E69F00", "-"), "pair": ("#CC79A7", "--")}
+DIRECTED_TO = ("return", "reward")
 _EMPTY = "#d9d9d9"
 
 
@@ -19,7 +21,8 @@ def plot(analysis, path=None, *, grid=None):
 
     Left: skill, luck and noise of each step [H], stacked, and below them their running sum, which reaches H(Z). Right, where the states are the cells of a grid
     (`analysis.grid`, or grid=(rows, columns)): the credit that arises in each state, summed over the steps; cells in which no step is ever taken are grey.
-    The error bounds are far below a pixel and are not drawn.
+    Below on the left, where it was worked out, the directed information of each step towards the return and the rewards; a band where only a bracket is proven.
+    Other error bounds are far below a pixel and are not drawn.
 
     Raises ValueError: a grid that has not S cells, a format that cannot be written; ImportError where matplotlib is not installed.
 
@@ -27,8 +30,8 @@ def plot(analysis, path=None, *, grid=None):
     >>> from icexact.plot import plot
     >>> mdp = ic.examples.shortcut()
     >>> figure = plot(ic.analyze(mdp, ic.policies.uniform(mdp), horizon=4))
-    >>> [axes.get_xlabel() for axes in figure.axes[:2]]
-    ['', 'step h']
+    >>> [axes.get_title(loc="left") for axes in figure.axes[:3]]
+    ['credit of each step', 'credit up to and with step h', 'directed information of each step']
     """
     if not isinstance(analysis, Analysis):
         raise TypeError(f"plot draws what icexact.analyze returns, not a {type(analysis).__name__}")
@@ -39,15 +42,19 @@ def plot(analysis, path=None, *, grid=None):
 
     credit = analysis.credit
     maps = [] if grid is None else [part for part in COLOURS if part == "skill" or getattr(credit.by_state, part).value.any()]
-    figure = Figure(figsize=(12.5, 6.2) if maps else (8, 6.2), layout="constrained", dpi=150)
+    panels = 3 if analysis.directed else 2
+    figure = Figure(figsize=(12.5 if maps else 8, 8.2 if panels == 3 else 6.2), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, wspace=0.03, hspace=0.03)
     left, *right = figure.subfigures(1, 2 if maps else 1, squeeze=False)[
         0
     ]  # its own subfigure even if alone: the legend outside the axes stays clear of the title
     figure.suptitle(_title(analysis), fontsize=12)
-    axes = left.subplots(2, 1, sharex=True)
-    _over_time(axes, analysis)
+    axes = left.subplots(panels, 1, sharex=True)
+    _over_time(axes[:2], analysis)
+    if analysis.directed:
+        _directed(axes[2], analysis)
+    axes[-1].set_xlabel("step h")
     if float(credit.return_entropy) > 0:
         left.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False, fontsize=10, handlelength=1.2, columnspacing=1.5)
     if maps:
@@ -136,7 +143,30 @@ def _over_time(axes, analysis):
     sofar.set_title("credit up to and with step h", fontsize=10, loc="left")
     for at in axes:
         at.set_ylabel(name)
-    sofar.set_xlabel("step h")
+
+
+def _directed(at, analysis):
+    """I(trajectory -> return) and what goes into the rewards, by step."""
+    name = unit(analysis.base)
+    edges = np.arange(analysis.horizon + 1) - 0.5
+    shown = [d for d in analysis.directed if d.target_name in DIRECTED_TO] if analysis.horizon else []
+    top = max((float(d.per_step.upper.max()) for d in shown), default=0.0)
+    for d in shown:
+        colour, style = DIRECTED[d.source_name]
+        low, high = np.maximum(d.per_step.lower, 0.0), d.per_step.upper
+        label = f"{d.source_name} $\\rightarrow$ {d.target_name}"
+        if (high - low).max() > 0.005 * top:
+            at.stairs(high, edges, baseline=low, fill=True, color=colour, alpha=0.3, linewidth=0)
+            label += " (proven band)"
+        at.stairs(d.per_step.value, edges, color=colour, linestyle=style, linewidth=1.4, label=label, baseline=None)
+    at.set_ylim(0, 1.3 * top if top > 0 else 1.0)
+    at.spines[["top", "right"]].set_visible(False)
+    at.grid(axis="y", color="#e5e5e5", linewidth=0.6)
+    at.set_axisbelow(True)
+    at.set_title("directed information of each step", fontsize=10, loc="left")
+    at.set_ylabel(name)
+    if top > 0:
+        at.legend(loc="upper right", ncols=2, frameon=False, fontsize=8, handlelength=1.6, columnspacing=1.2)
 
 
 def _maps(figure, maps, analysis, grid):

@@ -138,6 +138,15 @@ class Bounded:
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
+    def total(self):
+        """The sum of all entries, a `Bounded` ().
+
+        >>> Bounded([1.0, 2.0], [1e-9, 1e-9]).total()
+        3.00000000
+        """
+        rounding = (self._value.size + 4) * 2.0**-53 * (1 + 1e-6)
+        return Bounded(self._value.sum(), self.error.sum() * (1 + rounding) + np.abs(self._value).sum() * rounding)
+
     def __float__(self):
         return float(self._value)
 

@@ -1,6 +1,7 @@
 """Entropies of what is seen step by step: H(X_h | X_0 .. X_{h-1}), forward over beliefs or backward over messages, as a number or a proven bracket (D1), (D4), (D5)."""
 
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
 
 import numpy as np
@@ -8,10 +9,10 @@ import numpy as np
 from icexact import bounds, kernels, policies
 from icexact.chain import restrict
 from icexact.errors import BudgetError
-from icexact.filters import Filter, Occupied
+from icexact.filters import Filter, Occupied, labels
 from icexact.intervals import Bracket
 from icexact.local import Local
-from icexact.nodes import Push, single, units
+from icexact.nodes import LEAST_ROOM, Push, no_room, room, single, units
 from icexact.progress import Progress
 from icexact.rationals import discount as read_discount
 from icexact.results import Bounded, Result, check_budget, check_horizon, log_base, provenance, unit
@@ -261,7 +262,7 @@ class SequenceEntropy(Result):
     def summary(self):
         """One screen of text."""
         given = "what comes later" if self.backward else "what came before"
-        lines = [f"Entropy of the {self.of}s over {self.horizon} steps, in {unit(self.base)}: {self.value}" + interval(self.value)]
+        lines = [f"Entropy of the {self.of}s over {self.horizon} steps, in {unit(self.base)}: {shown(self.value)}"]
         lines += [f"  step {h}: {self.per_step[h]}" for h in range(min(self.horizon, 8))]
         if self.horizon > 8:
             lines.append(f"  .. and {self.horizon - 8} later steps, each given {given}")
@@ -270,9 +271,37 @@ class SequenceEntropy(Result):
         return "\n".join([*lines, self.footer()])
 
 
-def interval(x):
-    """The ends of a number of which few digits are sure, for a screen."""
-    return f"  (in [{float(x.lower):.9g}, {float(x.upper):.9g}])" if float(x.error) > 1e-9 * abs(float(x.value)) and float(x.error) > 1e-12 else ""
+def shown(x, digits=6):
+    """A number for a screen: its sure digits, or where few are sure the interval it is proven to lie in.
+
+    >>> shown(Bounded(0.5, 1e-9)), shown(Bounded(0.0392, 0.0036))
+    ('0.50000000', 'in [0.03559, 0.04281]')
+    """
+    if float(x.error) <= max(10.0**-digits * abs(float(x.value)), 1e-12):
+        return str(x)
+    low, high = Decimal(float(x.lower)), Decimal(float(x.upper))
+    step = Decimal((0, (1,), max(high.adjusted() - digits + 1, (high - low).adjusted() - 2)))
+    return f"in [{low.quantize(step, ROUND_FLOOR).normalize():f}, {high.quantize(step, ROUND_CEILING).normalize():f}]"
+
+
+def affordable(mdp, horizon, work=1 << 30, most=256):
+    """The largest power of ROUND of nodes for which a push over `horizon` steps takes about `work` multiply-adds, at most `most`."""
+    one = horizon * (mdp.n_branches + 2 * (mdp.n_states + 1) * _labels_at_most(mdp))
+    nodes = 1
+    while nodes * ROUND <= min(most, work // max(1, one)):
+        nodes *= ROUND
+    return nodes
+
+
+def check_room(mdp, budget):
+    """BudgetError where the tables of the most labels have no room in the budget."""
+    labels = _labels_at_most(mdp)
+    if room(budget, mdp.n_states + 1, labels) < LEAST_ROOM:
+        raise BudgetError(f"directed information: {no_room(budget, mdp.n_states + 1, labels)}; directed=False (--no-directed) leaves it out")
+
+
+def _labels_at_most(mdp):
+    return labels(mdp, "action+reward").count
 
 
 def read_options(tolerance, max_nodes, merge, dust, window, budget, scale):

@@ -63,6 +63,30 @@ def uniform(mdp, horizon, **kwargs):
 # analyze
 
 
+def test_directed_information_and_what_the_propositions_come_to(run, refused):
+    mdp = ic.examples.gridworld(3)
+    out = run("analyze", "gridworld:3x3", "--horizon", 6)[1]
+    for d in uniform(mdp, 6).directed:
+        assert f"I({d.source_name}{'s' if d.target_name != 'return' else ''} -> {d.target_name}{'s' if d.target_name != 'return' else ''})" in out
+    assert "1: I(Z; tau_h | tau^-h) = H(R_h | tau^{h-1})\n     misses by" in out and "3 and 4: " in out and "     holds; the two sides" in out
+    certain = run("analyze", "gridworld:3x3,slip=0", "--horizon", 6, "--no-directed")[1]
+    assert "I(actions" not in certain and "3 and 4" not in certain and "E[log h(A_h | S_h, Z) / pi(A_h | S_h)]\n     holds\n" in certain
+
+    def width(*more):
+        found = strict(run("analyze", "gridworld:3x3", "--horizon", 6, "--json", *more)[1])
+        (action,) = [d for d in found["directed"] if (d["source_name"], d["target_name"]) == ("action", "reward")]
+        return action["value"]["error"], max(action["nodes"]["beliefs from actions and rewards"])
+
+    widths = [width("--max-nodes", n) for n in (1, 4, 16, 64, 4096)]
+    assert all(a[0] >= b[0] for a, b in zip(widths, widths[1:])) and widths[0][0] > 1e-3 and widths[-1][0] < 1e-12 and widths[0][1] == 1 and 4 < widths[-1][1]
+    assert widths[-1][1] > width("--max-nodes", 4096, "--tolerance", 0.5)[1]
+    assert strict(run("analyze", "gridworld:3x3", "--horizon", 6, "--json", "--no-directed")[1])["directed"] == []
+    for option, text, words in (("--max-nodes", "0", "number of nodes"), ("--tolerance", "x", "width > 0"), ("--tolerance", "inf", "width > 0")):
+        code, _, err = run("analyze", "coin", "--horizon", 2, option, text)
+        assert code == 2 and words in err
+    assert "--no-directed" in refused("analyze", "garnet:1000,4,5", "--horizon", 3, "--budget", "1MB")
+
+
 def test_the_summary(run):
     code, out, err = run("analyze", "umbrella:3", "--horizon", 3, "--base", 2)
     assert (code, err) == (0, "")
@@ -336,6 +360,15 @@ def test_a_terminal_gets_tables_and_colours():
     result = uniform(ic.examples.gridworld(4), 50, base=2)
     assert "█" in text and "▁" in text and str(result.credit.return_entropy) in text and str(result.credit.mean) in text
     assert max(map(len, text.splitlines())) <= 100 and "…" not in text
+
+
+@pytest.mark.parametrize("columns", [80, 85, 86, 100, 160])
+def test_nothing_is_cut_off(columns):
+    pytest.importorskip("rich")
+    code, shown = on_terminal("analyze", "gridworld:4x4", "--horizon", "50", "--base", "2", columns=columns)
+    text = ESCAPE.sub("", shown)
+    assert code == 0 and "…" not in text and max(map(len, text.splitlines())) <= columns
+    assert "directed information" in text and "bracket, 256 nodes" in text and ("▇" in text) == (columns >= 86)
 
 
 def test_no_color_is_respected():

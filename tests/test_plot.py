@@ -58,13 +58,32 @@ def test_layers_are_the_credit_and_add_up(mdp, horizon):
 def test_words(grid):
     figure = plot(grid)
     assert str(grid.credit.return_entropy) in figure.get_suptitle() and figure.get_suptitle().endswith("bits") and "gridworld" in figure.get_suptitle()
-    now, sofar = figure.axes[:2]
-    assert now.get_ylabel() == sofar.get_ylabel() == "bits" and sofar.get_xlabel() == "step h"
+    now, sofar, told = figure.axes[:3]
+    assert now.get_ylabel() == sofar.get_ylabel() == told.get_ylabel() == "bits" and told.get_xlabel() == "step h"
     (legend,) = figure.subfigs[0].legends
     shares = [float(t.get_text().split()[1]) for t in legend.get_texts()]
     assert [t.get_text().split()[0] for t in legend.get_texts()] == list(PARTS)
     assert sum(shares) == pytest.approx(100, abs=0.16)
     assert plot(analysis(ic.examples.coin(), 3, discount="1/2")).get_suptitle().startswith("coin, 3 steps, discount 1/2:")
+
+
+def test_directed_information_by_step_and_the_band_where_it_is_a_bracket(grid):
+    a = analysis(ic.examples.gridworld(3, 4), 12, max_nodes=4)
+    told = plot(a).axes[2]
+    drawn = {p.get_label().split(" (")[0].replace("$\\rightarrow$", "->"): p for p in told.patches if not p.get_fill()}
+    bands = [p.get_data() for p in told.patches if p.get_fill()]
+    assert set(drawn) == {"trajectory -> return", "action -> reward", "state -> reward", "pair -> reward"}
+    for d in a.directed:
+        if (patch := drawn.get(f"{d.source_name} -> {d.target_name}")) is not None:
+            assert (patch.get_data().values == d.per_step.value).all()
+            if d.source_name == "action":
+                assert float(d.value.error) > 1e-3 and "(proven band)" in patch.get_label()
+                (band,) = [b for b in bands if (b.values == d.per_step.upper).all()]
+                assert (band.baseline == np.maximum(d.per_step.lower, 0)).all()
+    assert told.get_ylim()[1] > max(d.per_step.upper.max() for d in a.directed[:4])
+    assert not any("band" in p.get_label() for p in plot(analysis(ic.examples.shortcut(), 4)).axes[2].patches)
+    none = plot(analysis(ic.examples.shortcut(), 4, directed=False))
+    assert none.axes[1].get_xlabel() == "step h" and not any(x.get_title(loc="left").startswith("directed") for x in none.axes)
 
 
 def maps(figure):
@@ -129,8 +148,9 @@ def test_size(grid):
         figure.savefig(out, format="rgba")
         return len(out.getvalue()) // 4
 
-    assert pixels(plot(grid)) == 1875 * 930
-    assert pixels(plot(analysis(ic.examples.two_arms(), 1))) == 1200 * 930
+    assert pixels(plot(grid)) == 1875 * 1230
+    assert pixels(plot(analysis(ic.examples.two_arms(), 1))) == 1200 * 1230
+    assert pixels(plot(analysis(ic.examples.two_arms(), 1, directed=False))) == 1200 * 930
 
 
 def test_nothing_overlaps_the_title():

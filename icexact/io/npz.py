@@ -27,6 +27,7 @@ from icexact.laws import Laws
 from icexact.mdp import MDP, RewardTable
 from icexact.occupancy import Occupancy
 from icexact.policies import Policy
+from icexact.propositions import Identity
 from icexact.results import Bounded, Result
 from icexact.returns import Law, ReturnLaw
 from icexact.sequences import SequenceEntropy
@@ -44,6 +45,7 @@ _CLASSES = {
         DirectedInformation,
         EpisodeReturn,
         Hindsight,
+        Identity,
         InformationSparsity,
         KeyPlan,
         LatticePlan,
