@@ -227,7 +227,6 @@ def _windowed(filter, options, progress, what):
                 if len(filter.rows(far)) > push.room:
                     raise BudgetError(f"to reveal the state takes {len(filter.rows(far))} nodes, and {push.room} fit into the budget: a larger budget= is needed")
                 account = push.run(units(filter, far), steps)
-                one.meet(_ends(filter, account, merged=False))
                 one.lower = _ends(filter, account, merged=False).lower
                 nodes[h] += account.nodes[h]
             found.lower[:, h], found.upper[:, h] = one.lower[:, h], one.upper[:, h]
